@@ -1,0 +1,93 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// statements are prepared once, on the writer's connection.
+type statements struct {
+	putProcess *sql.Stmt
+}
+
+func (s *statements) prepare(ctx context.Context, h *sql.DB) (err error) {
+	s.putProcess, err = h.PrepareContext(ctx, putProcess)
+	return err
+}
+
+func (s *statements) close() error {
+	if s.putProcess == nil {
+		return nil
+	}
+	return s.putProcess.Close()
+}
+
+// row is what *sql.Row and *sql.Rows share.
+type row interface{ Scan(dest ...any) error }
+
+func toNanos(t time.Time) int64 { return t.UTC().UnixNano() }
+
+func toNanosPtr(t *time.Time) any {
+	if t == nil {
+		return nil
+	}
+	return toNanos(*t)
+}
+
+func fromNanos(n int64) time.Time { return time.Unix(0, n).UTC() }
+
+func fromNanosPtr(n sql.NullInt64) *time.Time {
+	if !n.Valid {
+		return nil
+	}
+	t := fromNanos(n.Int64)
+	return &t
+}
+
+func fromInt(n sql.NullInt64) *int {
+	if !n.Valid {
+		return nil
+	}
+	i := int(n.Int64)
+	return &i
+}
+
+// toJSON gives NULL for an empty list.
+func toJSON[T any](list []T) (any, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	b, err := json.Marshal(list)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	return string(b), nil
+}
+
+func fromJSON[T any](s sql.NullString, list *[]T) error {
+	if !s.Valid {
+		return nil
+	}
+	return json.Unmarshal([]byte(s.String), list)
+}
+
+// collect reads all rows of a query.
+func collect[T any](ctx context.Context, h *sql.DB, scan func(row) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := h.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	list := []T{}
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("store: read a row: %w", err), rows.Close())
+		}
+		list = append(list, v)
+	}
+	return list, errors.Join(rows.Err(), rows.Close())
+}
