@@ -97,3 +97,6 @@ func (p *Program) Rlimit(name string, resource int, soft, hard uint64) {
 func (p *Program) Write(name string, fd int, b string) *Step {
 	return p.Call(name, unix.SYS_WRITE, uintptr(fd), p.Ptr([]byte(b)), uintptr(len(b)))
 }
+
+// AtCWD is AT_FDCWD as an argument: paths relative to the working directory.
+const AtCWD = ^uintptr(99) // -100
