@@ -11,7 +11,7 @@ import (
 const (
 	MaxID      = 128     // bytes of an id, a name or a user
 	MaxMessage = 8 << 10 // bytes of a sentence for people
-	maxList    = 1 << 16 // entries of argv or of an environment
+	MaxList    = 1 << 15 // entries of argv or of an environment
 )
 
 // Errors of the decoder. They say nothing of the content: it may be hostile.
@@ -160,7 +160,7 @@ func (c *coder) count(n int, limit int) int {
 }
 
 func (c *coder) strings(v *[]string, limit int) {
-	n := c.count(len(*v), maxList)
+	n := c.count(len(*v), MaxList)
 	if c.dec {
 		*v = nil
 		if n > 0 {

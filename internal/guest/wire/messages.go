@@ -48,10 +48,13 @@ const (
 	typeMore Type = 128
 )
 
-// Hello is the first frame of a connection. The newest hello takes over.
+// Hello is the first frame of a connection. The newest hello takes over. Client is
+// random, of one life of the host's client: a call whose id that client used
+// before is the same call, made again because the connection broke.
 type Hello struct {
 	Protocol, MinProtocol int
 	Build                 string
+	Client                string
 }
 
 // Start starts a standalone command. The reply says that it is accepted.
@@ -191,6 +194,7 @@ func (m *Hello) fields(c *coder) {
 	c.int(&m.Protocol)
 	c.int(&m.MinProtocol)
 	c.string(&m.Build, MaxID)
+	c.string(&m.Client, MaxID)
 }
 
 func (m *Start) fields(c *coder) {

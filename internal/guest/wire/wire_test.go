@@ -30,7 +30,7 @@ func samples() map[string]Message {
 		OOMKilled: true, ShellEnded: true, Survivors: true}
 	offsets := map[sos.Stream]int64{sos.StreamStdout: 7, sos.StreamStderr: 1 << 40}
 	return map[string]Message{
-		"hello": &Hello{1, 1, "v1"},
+		"hello": &Hello{1, 1, "v1", "client"},
 		"start": &Start{guest.Command{ID: "p-1", Argv: []string{"sh", "-c", "é"}, Env: []string{"A=b"},
 			Cwd: "/tmp", User: "u:g", Split: true, Stdin: []byte{0, 255}, Timeout: time.Second, Grace: 2 * time.Second}},
 		"open_session": &OpenSession{guest.SessionSpec{Name: "default", Env: []string{"A=b"}, Cwd: "/", User: "0"}},
