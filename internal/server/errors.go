@@ -142,8 +142,9 @@ func seedNotFound(err error, text string) error {
 	if sos.ErrorCode(err) != sos.CodeNotFound {
 		return err
 	}
-	return &failure{status: http.StatusNotFound, code: sos.CodeNotFound, text: text,
-		detail: sos.ErrorMessage(err), cause: err}
+	f := asFailure(err)
+	f.text = text
+	return f
 }
 
 // jsonReason says in words what encoding/json has against a value.

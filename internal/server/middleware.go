@@ -129,7 +129,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if rec != nil {
 		id = rec.id
 	}
-	if f.status >= http.StatusInternalServerError && f.status != http.StatusGatewayTimeout {
+	if f.status == http.StatusInternalServerError { // the others are answers, not faults
 		s.log.Error("request failed", "op", r.Method+" "+r.URL.Path, "request", id, "status", f.status, "err", err)
 	}
 	if rec != nil && rec.status != 0 {

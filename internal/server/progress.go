@@ -66,7 +66,7 @@ func (s *Server) withProgress(w http.ResponseWriter, r *http.Request,
 		return res.err
 	case res.err != nil:
 		f := asFailure(res.err)
-		if f.status >= http.StatusInternalServerError {
+		if f.status == http.StatusInternalServerError {
 			s.log.Error("request failed", "op", r.Method+" "+r.URL.Path, "status", f.status, "err", res.err)
 		}
 		p := f.problem()
