@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -17,6 +18,7 @@ type Config struct {
 	Listen   []string // further addresses: "host:port" or "unix:///path"
 	NoTCP    bool     // no loopback listeners, only the Unix socket and Listen
 	Insecure bool     // allow addresses that are not loopback although nothing checks who calls
+	Hosts    []string // names beside localhost and addresses that clients may call the server by
 
 	MaxSandboxes int          // sandboxes that may run at once; further starts queue
 	Timeout      sos.Duration // longest life of a running sandbox that names none; 0: no end
@@ -28,7 +30,9 @@ type Config struct {
 	RunDir   string // sockets and pids; each instance has a directory of its own in it
 	LogLevel string // debug, info, warn or error
 
-	Version, Commit string // of this build; not flags
+	// Not flags:
+	Version, Commit string    // of this build
+	LogTo           io.Writer // where the log goes; nil: stderr
 }
 
 // Default is the configuration of `sos serve` without flags and variables.

@@ -32,6 +32,7 @@ func Bind(fs *pflag.FlagSet, c *Config) {
 	fs.StringSliceVar(&c.Listen, "listen", c.Listen, "further `address`: host:port or unix:///path (repeatable)")
 	fs.BoolVar(&c.NoTCP, "no-tcp", c.NoTCP, "do not listen on loopback TCP, only on the Unix socket and --listen")
 	fs.BoolVar(&c.Insecure, "insecure", c.Insecure, "allow --listen on addresses that others can reach")
+	fs.StringSliceVar(&c.Hosts, "host", c.Hosts, "`name` that clients may call this server by, beside localhost and addresses (repeatable)")
 	BindDataDir(fs, c)
 	fs.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`level` of the log: debug, info, warn or error")
 }

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Checks what a stranger meets: a fresh clone builds with nothing but Go, also for
+# other systems; two clones in different places give the same guest; the demo runs
+# twice.
+set -eu
+cd "$(dirname "$0")/.."
+root=$PWD
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+export CGO_ENABLED=0
+git clone -q "$root" "$dir/clone"
+cd "$dir/clone"
+go build ./...
+GOOS=darwin go build -o /dev/null ./cmd/sos
+for cmd in sos sos-guest sos-spawner; do
+	GOARCH=arm64 go build -o /dev/null "./cmd/$cmd"
+done
+[ -z "$(gofmt -l .)" ] || { echo "not formatted: $(gofmt -l .)" >&2; exit 1; }
+make -s build
+if [ -z "$(cd "$root" && git status --porcelain -- cmd internal go.mod go.sum '*.go')" ]; then
+	make -s -C "$root" build
+	for f in internal/guest/embed/bin/* internal/driver/native/bin/*; do
+		cmp "$f" "$root/$f"
+	done
+fi
+SOS_IMAGE_CACHE=$root/.cache make -s demo
+SOS_IMAGE_CACHE=$root/.cache make -s demo
