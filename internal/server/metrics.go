@@ -27,6 +27,10 @@ type Sample struct {
 	Counter bool // it only grows; else a gauge
 	Value   float64
 	Labels  map[string]string
+	// Buckets makes it a histogram: how many were at most each bound. Value is
+	// then the sum and Count the number of all.
+	Buckets map[float64]uint64
+	Count   uint64
 }
 
 // metrics is the server's own registry: nothing global.
@@ -84,11 +88,17 @@ func (c *serviceCollector) Collect(out chan<- prometheus.Metric) {
 		for k, v := range s.Labels {
 			names, values = append(names, k), append(values, v)
 		}
-		kind := prometheus.GaugeValue
-		if s.Counter {
-			kind = prometheus.CounterValue
+		desc := prometheus.NewDesc("sos_"+s.Name, s.Help, names, nil)
+		var metric prometheus.Metric
+		var err error
+		switch {
+		case s.Buckets != nil:
+			metric, err = prometheus.NewConstHistogram(desc, s.Count, s.Value, s.Buckets, values...)
+		case s.Counter:
+			metric, err = prometheus.NewConstMetric(desc, prometheus.CounterValue, s.Value, values...)
+		default:
+			metric, err = prometheus.NewConstMetric(desc, prometheus.GaugeValue, s.Value, values...)
 		}
-		metric, err := prometheus.NewConstMetric(prometheus.NewDesc("sos_"+s.Name, s.Help, names, nil), kind, s.Value, values...)
 		if err != nil {
 			metric = prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
 		}

@@ -311,7 +311,7 @@ func TestMetricsAreBounded(t *testing.T) {
 	w := &discardWriter{}
 	h.ServeHTTP(w, newRequest("GET", "/metrics"))
 	text := string(w.body)
-	for _, want := range []string{`sos_sandboxes{status="started"} 2`, "sos_sandboxes_running 2", "sos_healthy 1", "sos_journal_bytes_total 5",
+	for _, want := range []string{`sos_sandboxes{status="started"} 2`, "sos_sandboxes_running 2", "sos_healthy 1", "sos_journal_bytes_total 5", `sos_start_seconds_bucket{le="1"} 2`, "sos_start_seconds_count 3",
 		`sos_http_requests_total{method="GET",route="/sandboxes/{ref}/trajectory",status="404"} 1`,
 		`sos_http_requests_total{method="GET",route="none",status="404"} 1`, `sos_http_requests_total{method="other",route="/sandboxes",status="405"} 1`} {
 		if !strings.Contains(text, want) {
@@ -328,5 +328,6 @@ func TestMetricsAreBounded(t *testing.T) {
 type stats struct{}
 
 func (stats) Samples(context.Context) []Sample {
-	return []Sample{{Name: "journal_bytes_total", Help: "x", Counter: true, Value: 5}}
+	return []Sample{{Name: "journal_bytes_total", Help: "x", Counter: true, Value: 5},
+		{Name: "start_seconds", Help: "y", Value: 1.5, Count: 3, Buckets: map[float64]uint64{1: 2}}}
 }
