@@ -107,7 +107,7 @@ var cases = []tcase{
 	{"set -e and exit trap", []step{ok("set -e; trap 'echo bye' EXIT", ""), ends("echo a; false; echo b", "a\nbye\n", 1)}},
 	{"set -e and ERR trap", []step{ok("set -e; trap 'echo err' ERR", ""), ends("false", "err\n", 1)}},
 	{"strict mode", []step{ok("set -euo pipefail", ""), ok("echo a", "a\n"), ends("false", "", 1)}},
-	{"recursion", []step{{cmd: "f() { f; }; f", out: "~", code: anyCode, why: "shell_ended|exit|timeout|timeout_killed"}}},
+	{"recursion", []step{{cmd: "f() { f; }; f", out: "~", code: anyCode, why: "shell_ended|exit|timeout|timeout_killed", limit: time.Second}}},
 	{"suspend, logout", []step{may("suspend", "~cannot suspend|^$", anyCode, ""), rc("logout", "~not login shell", 1), alive}},
 	// options
 	{"set -u", []step{ok("set -u", ""), may("echo $nope; echo no", "~^bash: nope: unbound variable\n$", anyCode, "exit|shell_ended")}},

@@ -42,7 +42,7 @@ func statusLine(nonce string, again bool) string {
 }
 
 // compose writes the files of a command and gives its control lines.
-func (s *Shell) compose(c guest.SessionCommand, out, in, nonce string) (lines string, err error) {
+func (s *Shell) compose(c guest.SessionCommand, nonce string) (lines string, err error) {
 	strict := strings.Contains(s.flags, "e")
 	probe, words := assignments(c.Env)
 	quoted := words != ""
@@ -51,7 +51,7 @@ func (s *Shell) compose(c guest.SessionCommand, out, in, nonce string) (lines st
 	}
 	first := ""
 	if c.Cwd != "" {
-		if first = `\builtin cd -- ` + cdWord(c.Cwd) + " || return; "; strict {
+		if first = `\builtin cd -- ` + cdWord(c.Cwd) + ` || \return; `; strict {
 			first = strictCd(cdWord(c.Cwd), nonce)
 		}
 	}
@@ -74,9 +74,9 @@ func (s *Shell) compose(c guest.SessionCommand, out, in, nonce string) (lines st
 		return "", err
 	}
 	stdin := "/dev/null"
-	if in != "" {
-		stdin = s.dir.path + "/" + in
-		if err := s.dir.put(in, string(c.Stdin)); err != nil {
+	if len(c.Stdin) > 0 {
+		stdin = s.dir.path + "/" + s.stdinName()
+		if err := s.dir.put(s.stdinName(), string(c.Stdin)); err != nil {
 			return "", err
 		}
 	}
@@ -84,6 +84,6 @@ func (s *Shell) compose(c guest.SessionCommand, out, in, nonce string) (lines st
 	if quoted && strings.Contains(s.flags, posix) {
 		dot = `\command . ` // in posix mode variables in front of "." would stay
 	}
-	lines += " " + probe + words + dot + s.dir.path + "/cmd <" + stdin + " >" + s.dir.path + "/" + out + " 2>&1\n"
+	lines += " " + probe + words + dot + s.dir.path + "/cmd <" + stdin + " >" + s.dir.path + "/" + s.fifoName() + " 2>&1\n"
 	return lines + statusLine(nonce, false), nil
 }

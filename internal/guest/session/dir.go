@@ -28,6 +28,7 @@ func newDir(base string) (*dir, error) {
 	return d, d.make()
 }
 
+// make makes a new directory in place of the old one, if any.
 func (d *dir) make() error {
 	if err := unix.Mkdir(d.base, 0o711); err == nil {
 		// The umask may have cut the bit that lets other users in.
@@ -35,11 +36,12 @@ func (d *dir) make() error {
 			return err
 		}
 	}
-	closeAll(d.fd)
-	d.fd, d.path = -1, d.base+"/"+random(16)
-	if err := unix.Mkdir(d.path, 0o711); err != nil {
+	d.close()
+	path := d.base + "/" + random(16)
+	if err := unix.Mkdir(path, 0o711); err != nil {
 		return err
 	}
+	d.path = path
 	fd, err := unix.Open(d.path, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +27,16 @@ func (r *run) interrupt() bool {
 	s.signal(unix.SIGINT)
 	send(unix.SIGINT, ps)
 	send(unix.SIGCONT, ps)
-	ok := r.try(200 * time.Millisecond)
+	ok := r.try(25 * time.Millisecond)
+	// What came up since then missed it: a loop goes on, or the text had not begun.
+	for _, d := range []time.Duration{50 * time.Millisecond, 125 * time.Millisecond} {
+		if fresh := without(mine(), ps); !ok && len(fresh) > 0 {
+			s.signal(unix.SIGINT)
+			send(unix.SIGINT, fresh)
+			ps = append(ps, fresh...)
+		}
+		ok = ok || r.try(d)
+	}
 	if !ok && s.atReader() {
 		r.ask()
 		ok = r.try(200 * time.Millisecond)
@@ -44,6 +54,13 @@ func (r *run) interrupt() bool {
 		killAll(mine) // whatever the command left behind
 	}
 	return ok
+}
+
+// without gives what is in ps and not in old.
+func without(ps, old []process) []process {
+	return slices.DeleteFunc(ps, func(p process) bool {
+		return slices.ContainsFunc(old, func(o process) bool { return o.pid == p.pid && o.start == p.start })
+	})
 }
 
 // try waits a while for the status.

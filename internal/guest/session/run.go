@@ -64,6 +64,9 @@ func (s *Shell) Run(c guest.SessionCommand, out Output, started func()) Result {
 	return s.run(c, out, started)
 }
 
+// interruptedCode is what the next command sees as $? after one that was ended.
+const interruptedCode = 128 + int(unix.SIGINT)
+
 func notRun(why string) Result {
 	return Result{Exit: sos.Exit{Reason: sos.EndNotRun, Message: why}, Rest: -1}
 }
@@ -74,24 +77,11 @@ func (s *Shell) run(c guest.SessionCommand, out Output, started func()) Result {
 	r.readTail()
 	r.scan, r.tail = newScanner(), nil
 	nonce := r.scan.nonce()
-	if err := s.dir.ensure(); err != nil {
-		return notRun("the session's directory cannot be made again: " + err.Error())
-	}
-	fifoName, in := "o"+strconv.Itoa(s.count), ""
-	if len(c.Stdin) > 0 {
-		in = "i" + strconv.Itoa(s.count)
-	}
-	fd, err := s.dir.fifo(fifoName)
+	lines, err := r.prepare(c, nonce)
 	if err != nil {
-		return notRun("the session's directory takes no more files: " + err.Error())
+		return notRun("the command cannot be put into the session's directory: " + err.Error())
 	}
-	r.fifo = &fifo{fd: fd, buf: s.buf, stray: []byte("bash: ((: 0x" + nonce)}
-	defer func() { s.dir.remove(fifoName, in) }()
-	lines, err := s.compose(c, fifoName, in, nonce)
-	if err != nil {
-		closeAll(fd)
-		return notRun("the command does not fit into the session's directory: " + err.Error())
-	}
+	defer s.dir.remove(s.fifoName(), s.stdinName())
 	r.old = kids(s.child.Pid)
 	var until time.Time
 	if c.Timeout > 0 {
@@ -100,6 +90,38 @@ func (s *Shell) run(c guest.SessionCommand, out Output, started func()) Result {
 	started()
 	r.send = []byte(lines)
 	return r.end(r.await(until, true))
+}
+
+func (s *Shell) fifoName() string  { return "o" + strconv.Itoa(s.count) }
+func (s *Shell) stdinName() string { return "i" + strconv.Itoa(s.count) }
+
+// prepare makes the files of the command. Where somebody has put things in the
+// way, a second try has a directory of its own.
+func (r *run) prepare(c guest.SessionCommand, nonce string) (lines string, err error) {
+	d := r.s.dir
+	for try := range 2 {
+		if try == 0 {
+			err = d.ensure()
+		} else if err == unix.ENOSPC {
+			break
+		} else {
+			err = d.make()
+		}
+		if err != nil {
+			continue
+		}
+		fd, e := d.fifo(r.s.fifoName())
+		if err = e; err != nil {
+			continue
+		}
+		if lines, err = r.s.compose(c, nonce); err == nil {
+			r.fifo = &fifo{fd: fd, buf: r.s.buf, stray: []byte("bash: ((: 0x" + nonce)}
+			return lines, nil
+		}
+		closeAll(fd)
+		d.remove(r.s.fifoName(), r.s.stdinName())
+	}
+	return "", err
 }
 
 // end turns the outcome into a result.
@@ -155,7 +177,7 @@ func (r *run) exit(reason sos.EndReason) (e sos.Exit) {
 		}
 	case reason != "":
 		e.Reason = reason
-		s.last = code
+		s.last = interruptedCode
 	case !r.fifo.opened || s.atime && !s.dir.wasRead("cmd"):
 		if s.count == 1 && r.fifo.opened {
 			s.atime = false // they stand still here; the FIFO has to do

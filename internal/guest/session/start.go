@@ -131,7 +131,13 @@ func start(cfg Config, bash string, files bool) (s *Shell, why string, err error
 	var c capture
 	r := s.Run(guest.SessionCommand{Text: text + setUp, Timeout: cfg.StartLimit}, &c, func() {})
 	closeAll(r.Rest)
-	if why = s.ready(r, &c); why != "" {
+	why = s.ready(r, &c)
+	if why == "" { // the start files may have changed how commands are read
+		r = s.Run(guest.SessionCommand{Text: ":", Timeout: cfg.StartLimit}, &c, func() {})
+		closeAll(r.Rest)
+		why = s.ready(r, &c)
+	}
+	if why != "" {
 		s.Close()
 		return nil, why, nil
 	}

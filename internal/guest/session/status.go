@@ -2,10 +2,6 @@ package session
 
 import "bytes"
 
-// keep is how much of the status channel is held back: enough for a report that
-// was cut by a read.
-const keep = 64
-
 // scanner looks for reports on the status channel. A report is part of an error
 // message that bash prints itself when it evaluates the status line:
 //
@@ -41,51 +37,90 @@ func (s *scanner) feed(p []byte) {
 	for s.code < 0 {
 		i := bytes.Index(b, []byte("0x"))
 		if i < 0 {
-			b = b[max(0, len(b)-1):] // the 0 of a cut 0x
+			b = b[max(0, len(b)-1):] // may be the 0 of a cut 0x
 			break
 		}
-		if b = b[i:]; s.match(b[2:]) {
-			b = b[2:]
-			continue
-		}
-		if len(b) < keep {
-			break // may be the beginning of one
+		if b = b[i:]; s.match(b[2:]) == partial {
+			break
 		}
 		b = b[2:]
 	}
 	s.buf = append(s.buf[:0], b...)
 }
 
-// match reads a report after its 0x. It says whether b holds a whole one.
-func (s *scanner) match(b []byte) bool {
+type verdict int
+
+const (
+	no      verdict = iota
+	partial         // what follows may make it a report
+	yes
+)
+
+// match reads a report after its 0x.
+func (s *scanner) match(b []byte) verdict {
+	best := no
 	for _, n := range s.nonces {
-		rest, ok := bytes.CutPrefix(b, []byte(n+","))
-		if !ok {
-			continue
-		}
-		inner := bytes.HasPrefix(rest, []byte("1*"))
-		if inner {
-			rest = rest[2:]
-		}
-		v, d := 0, 0
-		for d < len(rest) && d < 3 && rest[d] >= '0' && rest[d] <= '9' {
-			v, d = v*10+int(rest[d]-'0'), d+1
-		}
-		rest, ok = bytes.CutPrefix(rest[d:], []byte("/0,"))
-		if d == 0 || v > 255 || !ok {
-			continue
-		}
-		f := 0
-		for f < len(rest) && (rest[f] >= 'a' && rest[f] <= 'z' || rest[f] >= 'A' && rest[f] <= 'Z' || rest[f] >= '0' && rest[f] <= '9') {
-			f++
-		}
-		if end := bytes.TrimPrefix(rest[f:], []byte(" ")); len(end) == 0 || end[0] != ':' {
-			continue
-		}
-		s.take(v, inner, string(rest[:f]))
-		return true
+		best = max(best, s.report(b, n+","))
 	}
-	return false
+	return best
+}
+
+// maxFlags is more than $- can be long.
+const maxFlags = 32
+
+func (s *scanner) report(b []byte, head string) verdict {
+	rest, v := expect(b, head)
+	if v != yes {
+		return v
+	}
+	inner := false
+	if next, v := expect(rest, "1*"); v == yes {
+		rest, inner = next, true
+	} else if v == partial {
+		return partial
+	}
+	code, d := 0, 0
+	for d < len(rest) && d < 3 && rest[d] >= '0' && rest[d] <= '9' {
+		code, d = code*10+int(rest[d]-'0'), d+1
+	}
+	if d == len(rest) {
+		return partial
+	}
+	if d == 0 || code > 255 {
+		return no
+	}
+	if rest, v = expect(rest[d:], "/0,"); v != yes {
+		return v
+	}
+	f := 0
+	for f < len(rest) && f < maxFlags && flag(rest[f]) {
+		f++
+	}
+	end := bytes.TrimPrefix(rest[f:], []byte(" "))
+	if len(end) == 0 {
+		return partial
+	}
+	if end[0] != ':' {
+		return no
+	}
+	s.take(code, inner, string(rest[:f]))
+	return yes
+}
+
+// flag: a character that $- can have.
+func flag(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+// expect takes want from the front of b.
+func expect(b []byte, want string) (rest []byte, v verdict) {
+	switch {
+	case len(b) >= len(want) && string(b[:len(want)]) == want:
+		return b[len(want):], yes
+	case len(b) < len(want) && want[:len(b)] == string(b):
+		return nil, partial
+	}
+	return nil, no
 }
 
 // take: a report of the text itself goes before that of the status line, which

@@ -22,7 +22,7 @@ func strictLine(nonce string) string {
 // strictCd changes the directory under set -e: a failure is the status of the
 // command, not the end of the shell.
 func strictCd(word, nonce string) string {
-	return `\builtin cd -- ` + word + " || ((0x" + nonce + ",1*$?/0,$-)) 2>&255 || return 0; "
+	return `\builtin cd -- ` + word + " || ((0x" + nonce + ",1*$?/0,$-)) 2>&255 || \\return 0; "
 }
 
 // mayStrict: the text may switch -e on. A wrong yes costs a few milliseconds, a

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,23 +52,36 @@ func try(s *Shell, tmp string, st step) string {
 	return fmt.Sprintf("%.70q gave %s with %.200q, want %s %d %.100q", st.cmd, show(r.Exit), out.String(), why, st.code, st.out)
 }
 
-// TestCases runs each case of the table in a session of its own.
+// TestCases runs each case of the table in a session of its own. Most of their
+// time is waiting, so more of them run at once than there are processors.
 func TestCases(t *testing.T) {
 	if len(cases) != 154 {
 		t.Fatalf("%d cases", len(cases))
 	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			s, tmp := open(t), t.TempDir()
-			for _, st := range c.steps {
-				if st.limit == 0 {
-					st.limit = limit
-				}
-				if why := try(s, tmp, st); why != "" {
-					t.Fatal(why)
-				}
+	queue := make(chan tcase)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for c := range queue {
+				t.Run(c.name, func(t *testing.T) { table(t, c.steps) })
 			}
 		})
+	}
+	for _, c := range cases {
+		queue <- c
+	}
+	close(queue)
+	wg.Wait()
+}
+
+func table(t *testing.T, steps []step) {
+	s, tmp := open(t), t.TempDir()
+	for _, st := range steps {
+		if st.limit == 0 {
+			st.limit = limit
+		}
+		if why := try(s, tmp, st); why != "" {
+			t.Fatal(why)
+		}
 	}
 }
