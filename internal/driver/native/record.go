@@ -1,0 +1,57 @@
+package native
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/seaofsimulation/sos/internal/driver"
+)
+
+// record is what a state directory knows of its sandbox. It is written before
+// the upper directory is made, so files never are without their id range.
+type record struct {
+	Version int    `json:"version"`
+	IDBase  uint32 `json:"id_base"` // host id of the sandbox's id 0; 65,536 from there on
+	Image   string `json:"image"`   // digest at the first start
+	BootID  string `json:"boot_id"` // of the host's boot that the last run belongs to
+}
+
+const recordVersion = 1
+
+func readRecord(path string) (record, error) {
+	var r record
+	if err := readJSON(path, &r); err != nil {
+		return r, err
+	}
+	if r.Version != recordVersion || r.IDBase%rangeSize != 0 || r.IDBase < firstRange*rangeSize {
+		return r, fmt.Errorf("%s is not a record that this version understands", path)
+	}
+	return r, nil
+}
+
+// saveExit keeps how a run ended, for Wait after the run directory is gone.
+func (d *Driver) saveExit(id string, e driver.Exit) error {
+	if !exists(d.dirs.state(id)) {
+		return nil
+	}
+	return writeJSON(d.dirs.exit(id), e)
+}
+
+// savedExit is the end of the last run, not Known when there is no word of one.
+func (d *Driver) savedExit(id string) driver.Exit {
+	var e driver.Exit
+	b, err := os.ReadFile(d.dirs.exit(id))
+	if err == nil {
+		err = json.Unmarshal(b, &e)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.log.Warn("record of the last end is unreadable", "sandbox", id, "err", err)
+	}
+	if err != nil {
+		return driver.Exit{}
+	}
+	return e
+}

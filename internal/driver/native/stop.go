@@ -1,0 +1,125 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/seaofsimulation/sos/internal/driver"
+	"github.com/seaofsimulation/sos/internal/driver/native/spawn"
+)
+
+// Stop ends the sandbox and brings its files to disk.
+func (d *Driver) Stop(ctx context.Context, id string) error {
+	if !d.known(id) {
+		return ctx.Err()
+	}
+	unlock, err := d.locks.lock(ctx, id)
+	if err != nil {
+		return fmt.Errorf("stop %s: %w", id, err)
+	}
+	defer unlock()
+	if err := d.endRun(ctx, id); err != nil {
+		return fmt.Errorf("stop %s: %w", id, err)
+	}
+	if err := d.seal(ctx, id); err != nil {
+		return fmt.Errorf("stop %s: %w", id, err)
+	}
+	return nil
+}
+
+// seal syncs the files of a run that has ended and marks them clean. A mark that
+// is gone says that it was done.
+func (d *Driver) seal(ctx context.Context, id string) error {
+	if d.dirs.sealed(id) {
+		return nil
+	}
+	if err := d.sync.do(ctx); err != nil {
+		return fmt.Errorf("sync the files: %w", err)
+	}
+	return d.dirs.removeMark(id)
+}
+
+// Remove ends the sandbox and deletes its files in the background.
+func (d *Driver) Remove(ctx context.Context, id string) error {
+	if !d.known(id) {
+		return ctx.Err()
+	}
+	unlock, err := d.locks.lock(ctx, id)
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", id, err)
+	}
+	defer unlock()
+	if err := d.endRun(ctx, id); err != nil {
+		return fmt.Errorf("remove %s: %w", id, err)
+	}
+	if err := d.removeState(id); err != nil {
+		return fmt.Errorf("remove %s: %w", id, err)
+	}
+	return nil
+}
+
+// known says whether there is anything of id on this host.
+func (d *Driver) known(id string) bool {
+	return isID(id) && (exists(d.dirs.state(id)) || exists(d.dirs.runOf(id)))
+}
+
+// endRun ends what runs of id and gives its run directory back; how it ended is
+// kept with its files.
+func (d *Driver) endRun(ctx context.Context, id string) error {
+	if !exists(d.dirs.runOf(id)) {
+		return nil
+	}
+	if d.spawn == nil {
+		return d.unavailable()
+	}
+	return d.spawn.call(ctx, func(c *spawn.Client) error {
+		if err := c.Kill(ctx, id); err != nil {
+			return err
+		}
+		e, err := c.Wait(ctx, id)
+		if err != nil && !notFound(err) {
+			return err
+		}
+		if err == nil {
+			if err := d.saveExit(id, exitOf(e)); err != nil {
+				return err
+			}
+		}
+		return c.Forget(ctx, id)
+	})
+}
+
+func notFound(err error) bool {
+	e, ok := errors.AsType[*spawn.Error](err)
+	return ok && e.Code == spawn.CodeNotFound
+}
+
+func exitOf(e spawn.Exit) driver.Exit {
+	return driver.Exit{Known: e.Known, Code: e.Status, Signal: e.Signal, OOM: e.OOM, Message: e.Log, Stopped: e.Killed}
+}
+
+// Wait asks the spawner while it knows the run, else the record of the last end.
+func (d *Driver) Wait(ctx context.Context, id string) (driver.Exit, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Exit{}, fmt.Errorf("wait for %s: %w", id, err)
+	}
+	if !d.known(id) {
+		return driver.Exit{}, nil
+	}
+	if d.spawn == nil || !exists(d.dirs.runOf(id)) {
+		return d.savedExit(id), nil
+	}
+	var e spawn.Exit
+	err := d.spawn.call(ctx, func(c *spawn.Client) (err error) {
+		e, err = c.Wait(ctx, id)
+		return err
+	})
+	switch {
+	case notFound(err):
+		return d.savedExit(id), nil
+	case err != nil:
+		return driver.Exit{}, fmt.Errorf("wait for %s: %w", id, err)
+	}
+	return exitOf(e), nil
+}
