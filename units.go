@@ -1,7 +1,6 @@
 package sos
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -50,7 +49,7 @@ func (d Duration) MarshalJSON() ([]byte, error) {
 	if strings.HasSuffix(s, "h0m") {
 		s = s[:len(s)-2]
 	}
-	return json.Marshal(s)
+	return []byte(strconv.Quote(s)), nil // the same as in JSON, and the guest does without that package
 }
 
 // UnmarshalJSON reads a string or a number of seconds.
@@ -106,8 +105,10 @@ func (z Size) String() string {
 }
 
 func unquote(b []byte) string {
-	var s string
-	if json.Unmarshal(b, &s) == nil {
+	if string(b) == "null" {
+		return ""
+	}
+	if s, err := strconv.Unquote(string(b)); err == nil {
 		return s
 	}
 	return string(b)
