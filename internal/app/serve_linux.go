@@ -55,7 +55,7 @@ func Serve(ctx context.Context, cfg config.Config, console io.Writer, signals <-
 		}
 		n := a.running(ctx)
 		err = end()
-		fmt.Fprintf(console, "sos has stopped; %s running for the next server\n", sandboxes(n, "keeps", "keep"))
+		fmt.Fprintf(console, "sos has stopped; %s\n", sandboxes(n, "keeps running for the next server", "keep running for the next server"))
 		return err
 	}
 }
@@ -63,8 +63,8 @@ func Serve(ctx context.Context, cfg config.Config, console io.Writer, signals <-
 // stopAndEnd stops the sandboxes, keeps their files, and ends the server and what
 // would outlive it. A second interrupt returns at once and waits for nothing.
 func (a *App) stopAndEnd(ctx context.Context, console io.Writer, signals <-chan os.Signal, end func() error) error {
-	fmt.Fprintf(console, "sos is stopping; %s stopped, files kept (Ctrl-C again leaves at once)\n",
-		sandboxes(a.running(ctx), "is being", "are being"))
+	fmt.Fprintf(console, "sos is stopping; %s, files kept (Ctrl-C again leaves at once)\n",
+		sandboxes(a.running(ctx), "is being stopped", "are being stopped"))
 	done := make(chan error, 1)
 	go func() {
 		a.StopAll(ctx)
@@ -99,7 +99,7 @@ func (a *App) running(ctx context.Context) int {
 func sandboxes(n int, one, many string) string {
 	switch n {
 	case 0:
-		return "no sandbox " + one
+		return "no sandbox runs"
 	case 1:
 		return "1 sandbox " + one
 	}
@@ -145,7 +145,7 @@ func (a *App) verdict(info sos.Info, status int) string {
 	}
 	fmt.Fprintf(&b, "  driver %s: %d of %d checks of this host passed; disk limit: %s\n", info.Driver, good, len(info.Checks),
 		a.driver.Info(context.Background()).DiskLimit)
-	fmt.Fprintf(&b, "  %s taken over; %d may run at once\n", sandboxes(info.Running, "was", "were"), info.MaxSandboxes)
+	fmt.Fprintf(&b, "  %s; %d may run at once\n", sandboxes(info.Running, "was taken over", "were taken over"), info.MaxSandboxes)
 	for _, c := range info.Checks {
 		if !c.OK {
 			fmt.Fprintf(&b, "  FAILED %s: %s\n    Fix: %s\n", c.Name, c.Message, c.Fix)

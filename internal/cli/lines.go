@@ -27,19 +27,19 @@ func (r *repl) openLines(image string) (lineReader, error) {
 	if !isFile || !r.InTTY || !r.OutTTY {
 		return &plainLines{bufio.NewReader(r.In)}, nil
 	}
+	stdin := readline.NewCancelableStdin(in)
 	rl, err := readline.NewEx(&readline.Config{
-		Prompt:                 "sandbox:" + r.id[:min(8, len(r.id))] + "> ",
-		HistoryFile:            r.historyFile(image),
-		HistorySearchFold:      true,
-		DisableAutoSaveHistory: false,
-		Stdin:                  readline.NewCancelableStdin(in),
-		Stdout:                 r.Out,
-		Stderr:                 r.Err,
+		Prompt:            "sandbox:" + r.id[:min(8, len(r.id))] + "> ",
+		HistoryFile:       r.historyFile(image),
+		HistorySearchFold: true,
+		Stdin:             stdin,
+		Stdout:            r.Out,
+		Stderr:            r.Err,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &terminalLines{rl}, nil
+	return &terminalLines{rl, stdin}, nil
 }
 
 // historyFile is the file for an image below the state directory, or "" (no
@@ -72,7 +72,10 @@ func (r *repl) historyFile(image string) string {
 	return path
 }
 
-type terminalLines struct{ rl *readline.Instance }
+type terminalLines struct {
+	rl    *readline.Instance
+	stdin *readline.CancelableStdin
+}
 
 func (t *terminalLines) Line() (string, error) {
 	line, err := t.rl.Readline()
@@ -82,7 +85,11 @@ func (t *terminalLines) Line() (string, error) {
 	return line, err
 }
 
-func (t *terminalLines) Close() error { return t.rl.Close() }
+// Close gives the terminal its modes back. The input ends first: readline waits
+// for its reader, which otherwise waits for a key.
+func (t *terminalLines) Close() error {
+	return errors.Join(t.stdin.Close(), t.rl.Close())
+}
 
 type plainLines struct{ r *bufio.Reader }
 
