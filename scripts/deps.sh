@@ -4,7 +4,6 @@ set -eu
 missing=
 command -v mmdebstrap >/dev/null || missing="$missing mmdebstrap"
 command -v bash >/dev/null || missing="$missing bash"
-command -v zstd >/dev/null || missing="$missing zstd"
 [ -n "$missing" ] || exit 0
 if ! command -v apt-get >/dev/null; then
 	echo "these programs are needed:$missing; install them with the package manager of this system" >&2

@@ -135,7 +135,12 @@ func (a *App) verdict(info sos.Info, status int) string {
 	if status != 200 {
 		word = "answers, but this host cannot run sandboxes, on"
 	}
-	fmt.Fprintf(&b, "sos %s %s\n", word, strings.Join(a.addresses(), ", "))
+	list := a.addresses() // the first one stands alone, for scripts
+	fmt.Fprintf(&b, "sos %s %s", word, list[0])
+	if len(list) > 1 {
+		fmt.Fprintf(&b, " (also %s)", strings.Join(list[1:], ", "))
+	}
+	b.WriteByte('\n')
 	fmt.Fprintf(&b, "  version %s, data directory %s, instance %s\n", info.Version, a.cfg.DataDir, info.Instance)
 	good := 0
 	for _, c := range info.Checks {

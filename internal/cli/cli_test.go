@@ -244,6 +244,14 @@ func TestServerChoice(t *testing.T) {
 	}
 }
 
+func TestCompletion(t *testing.T) {
+	s := &service{list: []sos.Sandbox{{ID: id, SandboxSpec: sos.SandboxSpec{Image: "debian", Name: "box"}, Status: sos.StatusStarted}}}
+	got := s.run(false, nil, "__complete", "sandbox", "exec", "")
+	if got.code != 0 || !strings.HasPrefix(got.out, id+"\tdebian, started\nbox\tdebian, started\n") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestStdinOnlyWhenAsked(t *testing.T) {
 	s := &service{}
 	r, w, err := os.Pipe() // nobody writes: reading it would hang

@@ -100,10 +100,10 @@ func (a *cli) finish(root *cobra.Command, err error, cause, writeErr error) int 
 		}
 		return exit.code
 	}
-	if sig, ok := errors.AsType[signalError](cause); ok {
+	if sig, ok := errors.AsType[signalError](err); ok {
 		return 128 + int(sig.sig)
 	}
-	if sig, ok := errors.AsType[signalError](err); ok {
+	if sig, ok := errors.AsType[signalError](cause); ok && canceled(err) {
 		return 128 + int(sig.sig)
 	}
 	if failed, ok := errors.AsType[*failedError](err); ok {
@@ -112,6 +112,11 @@ func (a *cli) finish(root *cobra.Command, err error, cause, writeErr error) int 
 	}
 	fmt.Fprintf(a.Err, "Error: %s\n", describe(err))
 	return exitError1
+}
+
+// canceled says whether err only tells that the caller went away.
+func canceled(err error) bool {
+	return sos.ErrorCode(err) == sos.CodeCanceled || errors.Is(err, context.Canceled)
 }
 
 // describe is an error for people: its message, the cause where the message has

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +30,32 @@ func (a *cli) server(groupCmd *cobra.Command) *server {
 // add gives a command of the group its own --server.
 func (s *server) add(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&s.own, "server", "", "`URL` of the server: http://… or unix:///path (default $SOS_SERVER, else "+defaultServer+")")
+	if strings.Contains(cmd.Use, " ID") {
+		cmd.ValidArgsFunction = s.completeID
+	}
 	return cmd
+}
+
+// completeID gives the shell the sandboxes that there are.
+func (s *server) completeID(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	svc, err := s.dial()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, done := context.WithTimeout(cmd.Context(), 2*time.Second)
+	defer done()
+	list, err := svc.ListSandboxes(ctx, sos.SandboxFilter{})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var ids []string
+	for _, sb := range list {
+		ids = append(ids, sb.ID+"\t"+plain(sb.Image)+", "+string(sb.Status))
+		if sb.Name != "" {
+			ids = append(ids, sb.Name+"\t"+plain(sb.Image)+", "+string(sb.Status))
+		}
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
 func (s *server) dial() (sos.Service, error) {

@@ -118,7 +118,7 @@ func startServer(bin, data string, args ...string) (*srv, error) {
 		text, _ := os.ReadFile(s.log)
 		for line := range strings.Lines(string(text)) {
 			if rest, ok := strings.CutPrefix(line, "sos is ready on "); ok {
-				s.url, _, _ = strings.Cut(strings.TrimSpace(rest), ",")
+				s.url = strings.Fields(rest)[0]
 				inst, err := os.ReadFile(filepath.Join(data, "instance"))
 				s.inst = strings.TrimSpace(string(inst))
 				return s, err
