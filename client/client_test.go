@@ -242,7 +242,7 @@ func TestCancelled(t *testing.T) {
 	c := client.New(client.Config{URL: ts.URL})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := c.GetSandbox(ctx, "x"); sos.ErrorCode(err) != sos.CodeTimeout {
+	if _, err := c.GetSandbox(ctx, "x"); sos.ErrorCode(err) != sos.CodeCanceled {
 		t.Errorf("deadline: %v", err)
 	}
 	ctx, cancel = context.WithCancel(t.Context())

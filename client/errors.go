@@ -71,7 +71,7 @@ func statusCode(status int) sos.Code {
 func (c *Client) transportError(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return &sos.Error{Code: sos.CodeTimeout, Message: "no answer from the server in time", Cause: err}
+		return &sos.Error{Code: sos.CodeCanceled, Message: "the caller's deadline passed before the server's answer", Cause: err}
 	case ctx.Err() != nil:
 		return &sos.Error{Code: sos.CodeCanceled, Message: "the call was cancelled", Cause: err}
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
