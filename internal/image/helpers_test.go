@@ -34,7 +34,9 @@ func program(name string) file {
 	return f
 }
 
-func dir(name string) file { return file{tar.Header{Name: name, Typeflag: tar.TypeDir, Mode: 0o755}, ""} }
+func dir(name string) file {
+	return file{tar.Header{Name: name, Typeflag: tar.TypeDir, Mode: 0o755}, ""}
+}
 
 func link(name, to string) file {
 	return file{tar.Header{Name: name, Linkname: to, Typeflag: tar.TypeSymlink, Mode: 0o777}, ""}
@@ -157,7 +159,10 @@ func wantCode(t testing.TB, err error, code sos.Code, says ...string) {
 	if sos.ErrorCode(err) != code {
 		t.Fatalf("error %v has code %q, want %q", err, sos.ErrorCode(err), code)
 	}
-	e := err.(*sos.Error)
+	e, ok := err.(*sos.Error)
+	if !ok {
+		t.Fatalf("error %v is a %T", err, err)
+	}
 	for _, s := range says {
 		if !strings.Contains(e.Message+"\n"+e.Fix, s) {
 			t.Errorf("message %q, fix %q: neither says %q", e.Message, e.Fix, s)
@@ -165,16 +170,27 @@ func wantCode(t testing.TB, err error, code sos.Code, says ...string) {
 	}
 }
 
-// wantEmpty checks that nothing half-made is left.
+// wantEmpty checks that nothing half-made is left. Work that was cancelled may
+// take a moment to clean up after itself.
 func wantEmpty(t testing.TB, s *Store, dirs ...string) {
 	t.Helper()
 	for _, d := range dirs {
-		list, err := os.ReadDir(s.path(d))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range list {
-			t.Errorf("left in %s: %s", d, e.Name())
+		var left []string
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			list, err := os.ReadDir(s.path(d))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left = nil; len(list) == 0 {
+				break
+			}
+			for _, e := range list {
+				left = append(left, e.Name())
+			}
+			if time.Now().After(end) {
+				t.Errorf("left in %s: %v", d, left)
+				break
+			}
 		}
 	}
 }

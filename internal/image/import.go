@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path"
@@ -33,6 +34,9 @@ func (s *Store) Import(ctx context.Context, r io.Reader, name string, progress f
 		return sos.Image{}, err
 	}
 	defer in.Close()
+	if _, err := in.Peek(1); errors.Is(err, io.EOF) {
+		return sos.Image{}, failed("give a root filesystem, a docker save or an OCI archive", "the archive is empty")
+	}
 	if rootfsFirst(in) {
 		return s.importRootfs(ctx, in, name, progress)
 	}

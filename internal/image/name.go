@@ -49,7 +49,7 @@ func parseReference(s string) (reference, error) {
 	if s == "" {
 		return bad("it is empty")
 	}
-	if bareRE.MatchString(s) {
+	if bareRE.MatchString(s) || strings.HasPrefix(s, "sha256:") {
 		return bad("it is a digest without a repository")
 	}
 	var r reference

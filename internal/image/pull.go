@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 
@@ -158,7 +157,7 @@ func (s *Store) fetchConfig(ctx context.Context, rr *remoteRepo, d descriptor) (
 	}
 	f, err := s.download(ctx, rr, d, func(sos.Progress) {})
 	if err != nil {
-		return nil, fmt.Errorf("fetch configuration: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	b, err := readLimited(f, maxConfig, "the image's configuration")

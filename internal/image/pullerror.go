@@ -15,8 +15,8 @@ import (
 // pullError says why a pull failed and what to do. The chain stays in Cause for
 // the log: it has URLs, which may hold secrets.
 func (s *Store) pullError(ctx context.Context, r reference, err error) error {
-	if _, ok := errors.AsType[*sos.Error](err); ok {
-		return err
+	if e, ok := errors.AsType[*sos.Error](err); ok {
+		return e
 	}
 	if ctx.Err() != nil {
 		return canceled(ctx.Err())
