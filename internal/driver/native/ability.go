@@ -45,7 +45,11 @@ func (d *Driver) Stats(ctx context.Context, id string) (driver.Stats, error) {
 	if err := errors.Join(d.unavailable(), ctx.Err()); err != nil {
 		return driver.Stats{}, err
 	}
-	if !isID(id) || !d.runs(id) {
+	if !isID(id) {
+		return driver.Stats{}, notStarted(id)
+	}
+	guest := d.guestPid(id)
+	if guest == 0 {
 		return driver.Stats{}, notStarted(id)
 	}
 	c, err := d.groups.Open(id).Stats()
@@ -56,7 +60,7 @@ func (d *Driver) Stats(ctx context.Context, id string) (driver.Stats, error) {
 		return driver.Stats{}, fmt.Errorf("stats of %s: %w", id, err)
 	}
 	s := driver.Stats{CPU: c.CPU, Memory: c.Memory, PeakMem: c.Peak, PIDs: c.PIDs, OOMKills: c.OOMKills}
-	if s.DiskBytes, err = d.diskUsageOf(ctx, id); err != nil {
+	if s.DiskBytes, err = d.diskUsageOf(ctx, id, guest); err != nil {
 		d.log.Warn("disk usage is unknown", "sandbox", id, "err", err)
 		s.DiskBytes = -1
 	}

@@ -67,14 +67,17 @@ func procStat(pid int) (start uint64, state byte, err error) {
 }
 
 // runs says whether the guest of id lives, by its record.
-func (d *Driver) runs(id string) bool {
-	fd, _, err := guestOf(d.dirs.runOf(id), d.boot)
+func (d *Driver) runs(id string) bool { return d.guestPid(id) != 0 }
+
+// guestPid is the guest of id while it lives, else 0.
+func (d *Driver) guestPid(id string) int {
+	fd, rec, err := guestOf(d.dirs.runOf(id), d.boot)
 	if err != nil {
 		d.log.Warn("run directory with an unreadable record", "sandbox", id, "err", err)
 	}
 	if fd < 0 {
-		return false
+		return 0
 	}
 	unix.Close(fd)
-	return true
+	return rec.Pid
 }

@@ -23,6 +23,7 @@ type Driver struct {
 	checks []sos.Check // of Open; the host does not change under a server
 	groups cgroup.Tree // nil when a check failed
 	vers   int         // of the cgroups
+	limit  string      // disk limit: "watched" or "none"
 	guest  string      // path of the extracted guest
 	ids    idTable
 	locks  locks
@@ -57,7 +58,7 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	d := &Driver{
 		cfg: cfg, log: cfg.Log, dirs: layout{data: cfg.DataDir, run: cfg.RunDir},
-		usage: map[string]usageCache{}, cancel: cancel,
+		usage: map[string]usageCache{}, limit: "none", cancel: cancel,
 	}
 	d.ids = idTable{dir: cfg.IDsDir, owner: d.dirs.sandboxes()}
 	d.sync.sync = func() error { return syncFilesystem(d.dirs.sandboxes()) }
@@ -90,6 +91,7 @@ func (d *Driver) prepare(ctx, background context.Context, r *report) {
 	if d.trash, err = openTrash(background, d.dirs.trash(), d.log); err != nil {
 		r.bad("data directory", "look at the filesystem of the data directory", "the trash cannot be used: %v", err)
 	}
+	d.checkUsage(ctx, r)
 	if d.boot, err = bootID(); err != nil {
 		r.bad("proc", "mount /proc", "/proc cannot be read: %v", err)
 	}
@@ -155,9 +157,22 @@ func (d *Driver) checkPrograms(r *report) (spawner string) {
 	return put("spawner", d.cfg.spawner)
 }
 
+// checkUsage only advises: where bytes cannot be counted there is no disk limit.
+func (d *Driver) checkUsage(ctx context.Context, r *report) {
+	_, err := diskUsage(ctx, d.dirs.bin())
+	if d.limit = "watched"; err == nil {
+		r.ok("disk limit", "watched: the files of each sandbox are counted")
+		return
+	}
+	d.limit = "none"
+	r.checks = append(r.checks, sos.Check{Name: "disk limit", OK: true,
+		Message: fmt.Sprintf("none: this filesystem (%s) has no file handles to count by", filesystemName(d.cfg.DataDir)),
+		Fix:     "put the data directory on ext4, xfs or btrfs for disk limits"})
+}
+
 // Info says what was found at Open.
 func (d *Driver) Info(context.Context) driver.Info {
-	i := driver.Info{Name: "native", Checks: d.checks, DiskLimit: "watched"}
+	i := driver.Info{Name: "native", Checks: d.checks, DiskLimit: d.limit}
 	if i.Healthy() {
 		i.Features = []string{"userns", "idmap", fmt.Sprintf("cgroup-v%d", d.vers), "freeze", "seccomp"}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/seaofsimulation/sos/internal/driver"
 	"github.com/seaofsimulation/sos/internal/driver/native/spawn"
@@ -99,27 +100,38 @@ func exitOf(e spawn.Exit) driver.Exit {
 	return driver.Exit{Known: e.Known, Code: e.Status, Signal: e.Signal, OOM: e.OOM, Message: e.Log, Stopped: e.Killed}
 }
 
+// waitRetry is the pause before a wait goes on with another spawner.
+const waitRetry = 50 * time.Millisecond
+
 // Wait asks the spawner while it knows the run, else the record of the last end.
+// It outlives any number of spawners.
 func (d *Driver) Wait(ctx context.Context, id string) (driver.Exit, error) {
-	if err := ctx.Err(); err != nil {
-		return driver.Exit{}, fmt.Errorf("wait for %s: %w", id, err)
+	for {
+		if err := ctx.Err(); err != nil {
+			return driver.Exit{}, fmt.Errorf("wait for %s: %w", id, err)
+		}
+		if !d.known(id) {
+			return driver.Exit{}, nil
+		}
+		if d.spawn == nil || !exists(d.dirs.runOf(id)) {
+			return d.savedExit(id), nil
+		}
+		var e spawn.Exit
+		err := d.spawn.call(ctx, func(c *spawn.Client) (err error) {
+			e, err = c.Wait(ctx, id)
+			return err
+		})
+		switch {
+		case err == nil:
+			return exitOf(e), nil
+		case notFound(err):
+			return d.savedExit(id), nil
+		case !errors.Is(err, spawn.ErrDisconnected):
+			return driver.Exit{}, fmt.Errorf("wait for %s: %w", id, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(waitRetry):
+		}
 	}
-	if !d.known(id) {
-		return driver.Exit{}, nil
-	}
-	if d.spawn == nil || !exists(d.dirs.runOf(id)) {
-		return d.savedExit(id), nil
-	}
-	var e spawn.Exit
-	err := d.spawn.call(ctx, func(c *spawn.Client) (err error) {
-		e, err = c.Wait(ctx, id)
-		return err
-	})
-	switch {
-	case notFound(err):
-		return d.savedExit(id), nil
-	case err != nil:
-		return driver.Exit{}, fmt.Errorf("wait for %s: %w", id, err)
-	}
-	return exitOf(e), nil
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +24,9 @@ type trash struct {
 	wake chan struct{}
 	done sync.WaitGroup
 }
+
+// trashRetry is the pause before files that could not be deleted are tried again.
+const trashRetry = time.Minute
 
 func openTrash(ctx context.Context, dir string, log *slog.Logger) (*trash, error) {
 	if err := makeDir(dir, 0o700); err != nil {
@@ -61,14 +65,18 @@ func (t *trash) poke() {
 }
 
 func (t *trash) run(ctx context.Context) {
+	var again <-chan time.Time // set while something could not be deleted
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.wake:
+		case <-again:
 		}
+		again = nil
 		if err := emptyTrash(ctx, t.dir); err != nil && ctx.Err() == nil {
-			t.log.Error("files of removed sandboxes could not be deleted; the next start tries again", "op", "trash", "err", err)
+			t.log.Error("files of removed sandboxes could not be deleted; it is tried again", "op", "trash", "err", err)
+			again = time.After(trashRetry)
 		}
 	}
 }

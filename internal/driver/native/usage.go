@@ -131,9 +131,10 @@ type usageCache struct {
 // the time, so a tree with very many files is counted less often.
 const usageShare = 10
 
-// diskUsageOf is diskUsage with what was counted before, when nothing was
-// written to the filesystem since, or when counting just took long.
-func (d *Driver) diskUsageOf(ctx context.Context, id string) (int64, error) {
+// diskUsageOf counts the files of a sandbox that runs with this guest, those
+// without a name too. It gives what was counted before when nothing was written to
+// the filesystem since, or when counting just took long.
+func (d *Driver) diskUsageOf(ctx context.Context, id string, guest int) (int64, error) {
 	var fsStat unix.Statfs_t
 	if err := unix.Statfs(d.dirs.upper(id), &fsStat); err != nil {
 		return 0, fmt.Errorf("disk usage of %s: %w", id, err)
@@ -146,14 +147,18 @@ func (d *Driver) diskUsageOf(ctx context.Context, id string) (int64, error) {
 		return c.bytes, nil
 	}
 	start := time.Now()
-	n, err := diskUsage(ctx, d.dirs.upper(id))
+	named, err := diskUsage(ctx, d.dirs.upper(id))
+	if err != nil {
+		return 0, err
+	}
+	deleted, err := deletedUsage(ctx, guest)
 	if err != nil {
 		return 0, err
 	}
 	d.usageMu.Lock()
 	defer d.usageMu.Unlock()
-	d.usage[id] = usageCache{bytes: n, blocks: fsStat.Bfree, inodes: fsStat.Ffree, at: time.Now(), took: time.Since(start)}
-	return n, nil
+	d.usage[id] = usageCache{bytes: named + deleted, blocks: fsStat.Bfree, inodes: fsStat.Ffree, at: time.Now(), took: time.Since(start)}
+	return named + deleted, nil
 }
 
 func (d *Driver) forgetUsage(id string) {
