@@ -26,6 +26,7 @@ type Guest struct {
 	stopping bool
 	memory   int    // bytes of rings above the smallest size
 	scratch  []byte // first reads, before a stream has a ring
+	burst    bool   // there was such memory since it was last given back
 	sweeping bool
 }
 

@@ -143,6 +143,11 @@ func (r *rig) connect(s *sink) {
 	r.t.Helper()
 	r.disconnect()
 	r.sink = s
+	r.connectSink(s)
+}
+
+func (r *rig) connectSink(s guest.Sink) {
+	r.t.Helper()
 	r.Client = client.New(client.Config{Dial: r.dial, Sink: s})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

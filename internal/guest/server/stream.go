@@ -45,9 +45,14 @@ func (g *Guest) grow(s *stream, n int) {
 	if want <= have {
 		return
 	}
-	g.memory += charged(want) - charged(have)
-	s.ring.resize(want)
+	g.resize(s, want)
 	g.sweep()
+}
+
+func (g *Guest) resize(s *stream, size int) {
+	g.memory += charged(size) - charged(len(s.ring.buf))
+	g.burst = g.burst || g.memory > 0
+	s.ring.resize(size)
 }
 
 func charged(size int) int {
@@ -86,7 +91,7 @@ func (g *Guest) sweep() {
 	g.sweeping = true
 	time.AfterFunc(sweepEvery, func() {
 		g.mu.Lock()
-		before, left := g.memory, false
+		left := false
 		for _, p := range g.procs {
 			for _, s := range p.streams {
 				if !s.busy {
@@ -97,10 +102,11 @@ func (g *Guest) sweep() {
 			}
 		}
 		g.sweeping = false
-		if left {
+		if left || g.memory > 0 {
 			g.sweep()
 		}
-		idle := g.memory == 0 && before > 0
+		idle := g.burst && g.memory == 0
+		g.burst = g.burst && !idle
 		g.mu.Unlock()
 		if idle {
 			debug.FreeOSMemory() // a burst is over: do not hold its memory for minutes
@@ -175,7 +181,7 @@ func (g *Guest) took(s *stream, p []byte) {
 	case s.ring.buf == nil:
 		g.grow(s, len(p))
 		for len(s.ring.buf) < len(p) { // the budget is used up; it is only 64 KiB
-			s.ring.resize(4 * len(s.ring.buf))
+			g.resize(s, 4*len(s.ring.buf))
 		}
 		s.ring.add(p)
 	default:
