@@ -134,7 +134,7 @@ func (l *life) runStandalone(ctx context.Context, r sos.ExecRequest, timeout tim
 	if err != nil {
 		return nil, err
 	}
-	return pr, l.launch(pr, func(ctx context.Context) error { return l.guest.Start(ctx, cmd) })
+	return pr, l.launch(ctx, pr, func() {}, func(ctx context.Context) error { return l.guest.Start(ctx, cmd) })
 }
 
 // takeSlot waits for a place among the living processes of the sandbox.
@@ -190,7 +190,8 @@ func (l *life) submit(ctx context.Context, s *session, kind sos.ProcessKind, r s
 	case <-l.ctx.Done():
 		return nil, l.failed(l.ctx.Err())
 	}
-	defer func() { <-s.send }()
+	free := func() { <-s.send } // until the launch has it
+	defer func() { free() }()
 	l.mu.Lock()
 	queued, ended := len(s.queue), s.gone
 	l.mu.Unlock()
@@ -206,7 +207,8 @@ func (l *life) submit(ctx context.Context, s *session, kind sos.ProcessKind, r s
 		return nil, err
 	}
 	cmd := guest.SessionCommand{ID: id, Session: s.s.Name, Text: r.Command, Env: r.Env, Cwd: r.Cwd, Stdin: r.Stdin, Timeout: timeout}
-	return pr, l.launch(pr, func(ctx context.Context) error { return l.guest.RunSession(ctx, cmd) })
+	free = func() {}
+	return pr, l.launch(ctx, pr, func() { <-s.send }, func(ctx context.Context) error { return l.guest.RunSession(ctx, cmd) })
 }
 
 // accept makes the process known, with a record for its output.
@@ -240,19 +242,34 @@ func (l *life) accept(kind sos.ProcessKind, id string, seq int64, command string
 	return pr, nil
 }
 
-// launch stores the process while the guest is told of it; both are done when it
-// returns. The life may have ended meanwhile: then so has the process, or it does
-// now.
-func (l *life) launch(pr *proc, tell func(context.Context) error) error {
-	ctx, cancel := l.call()
-	defer cancel()
+// launch stores the process while the guest is told of it, and returns when both
+// are done, or when ctx is: then they go on. after is called when both are done.
+func (l *life) launch(ctx context.Context, pr *proc, after func(), tell func(context.Context) error) error {
 	l.mu.Lock()
 	p := pr.p
 	l.mu.Unlock()
-	stored := make(chan error, 1)
-	if !l.work.spawn(func() { stored <- pr.record(p) }) {
-		return l.refuse(pr, l.failed(context.Cause(ctx)))
+	done, stored := make(chan error, 1), make(chan error, 1)
+	ok := l.work.spawn(func() { stored <- pr.record(p) })
+	if !ok || !l.work.spawn(func() {
+		defer after()
+		done <- l.settleLaunch(pr, tell, stored)
+	}) {
+		after()
+		return l.refuse(pr, l.failed(context.Cause(l.ctx)))
 	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return gone(ctx)
+	}
+}
+
+// settleLaunch tells the guest and sees to it that the process has a record and,
+// if the guest did not take it, an end.
+func (l *life) settleLaunch(pr *proc, tell func(context.Context) error, stored <-chan error) error {
+	ctx, cancel := l.call()
+	defer cancel()
 	err := tell(ctx)
 	if serr := <-stored; serr != nil && err == nil {
 		l.force(pr, sos.EndCancelled) // nothing runs without a record

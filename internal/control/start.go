@@ -150,7 +150,7 @@ func (p *Plane) start(b *box, op *startOp) error {
 	err = startError(op.ctx, err)
 	if l != nil {
 		cause := asError(err)
-		l.finish(cause, endStopped(cause), true)
+		p.endRecords(b, l, cause, endStopped(cause))
 	}
 	if derr := p.takeDown(b, first); derr != nil { // the reconciler goes on with it
 		p.cfg.Log.Error("cannot clean up after a failed start", "sandbox", b.id, "err", derr)
@@ -205,6 +205,9 @@ func (p *Plane) bringUp(ctx context.Context, b *box, first bool) (*life, error) 
 		return nil, driverError(err)
 	}
 	l := p.newLife(b, factsOf(row, img))
+	b.mu.Lock()
+	b.life, b.deadline = l, time.Time{} // seen, but not open: the status says starting
+	b.mu.Unlock()
 	if err := l.connect(ctx); err != nil {
 		return l, err
 	}
@@ -245,8 +248,7 @@ func (p *Plane) declareStarted(ctx context.Context, b *box, l *life, img sos.Ima
 	l.since = now
 	l.mu.Unlock()
 	b.mu.Lock()
-	b.life, b.phase, b.row.DiskLimit = l, "", info.DiskLimit
-	b.deadline = time.Time{}
+	b.phase, b.row.DiskLimit = "", info.DiskLimit
 	if timeout > 0 {
 		b.deadline = now.Add(timeout)
 	}

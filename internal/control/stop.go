@@ -94,7 +94,7 @@ func (p *Plane) beginEnd(b *box, op *endOp) *endOp {
 	if start != nil {
 		start.cancel(op.cause)
 	}
-	if l != nil { // no new command from this moment on
+	if l != nil && start == nil { // no new command from this moment on
 		l.close(op.cause)
 		b.phase = op.phase()
 	}
