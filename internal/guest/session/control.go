@@ -21,7 +21,9 @@ import (
 // H works round a memory fault of bash 5.2: an unterminated "$(" leaves its
 // stack of quotes one below empty, the next quote in any text is written in
 // front of the heap block, and the shell may die of it. A further syntax error
-// resets the stack. Where C has quotes of its own (variables) it is always sent.
+// resets the stack. It is sent after a status of 2, after a text that may have
+// had such an error inside (eval, another file), and where we bring quotes of our
+// own (variables, directory).
 // Under set -e a syntax error ends the shell, so there it is left out.
 const (
 	lineH = " )\n"
@@ -46,7 +48,7 @@ func (s *Shell) compose(c guest.SessionCommand, nonce string) (lines string, err
 	strict := strings.Contains(s.flags, "e")
 	probe, words := assignments(c.Env)
 	quoted := words != ""
-	if (s.last == 2 || quoted) && !strict {
+	if (s.last == 2 || s.risky || quoted || c.Cwd != "") && !strict {
 		lines = lineH
 	}
 	first := ""
@@ -80,6 +82,7 @@ func (s *Shell) compose(c guest.SessionCommand, nonce string) (lines string, err
 			return "", err
 		}
 	}
+	s.risky = strings.Contains(c.Text, "eval") || reads(c.Text)
 	dot := `\. `
 	if quoted && strings.Contains(s.flags, posix) {
 		dot = `\command . ` // in posix mode variables in front of "." would stay

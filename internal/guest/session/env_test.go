@@ -7,6 +7,7 @@ import (
 
 	"github.com/seaofsimulation/sos"
 	"github.com/seaofsimulation/sos/internal/guest"
+	"github.com/seaofsimulation/sos/internal/testutil"
 )
 
 func env(kv ...string) func(*guest.SessionCommand) {
@@ -68,13 +69,20 @@ func TestEnvKeepsStatus(t *testing.T) {
 // a quote follows an unterminated substitution. Control lines with variables
 // have quotes.
 func TestQuotesAfterBrokenText(t *testing.T) {
-	for range 12 {
+	tmp := t.TempDir()
+	for range testutil.Scale(12) {
 		s := open(t)
-		for _, broken := range []string{"echo $(echo a", "echo \"$(echo '", "x=`echo a", "eval 'echo $(echo a'; true", "eval 'echo \"$(echo \"'; (exit 4)"} {
+		for _, broken := range []string{"echo 'echo $(echo a' >/tmp/sos-broken; . /tmp/sos-broken; true", "echo $(echo a", "echo \"$(echo '", "x=`echo a", "eval 'echo $(echo a'; true", "eval 'echo \"$(echo \"'; (exit 4)"} {
+			broken = strings.ReplaceAll(broken, "/tmp", tmp)
 			do(t, s, broken)
 			want(t, s, `echo "$A" '$B'`, "a 'b\" $B\n", 0, env("A", "a 'b\"", "B", nasty))
 			do(t, s, broken, env("A", nasty))
 			want(t, s, `echo "a" 'b' "$(echo "c")"`, "a b c\n", 0, cwd("/usr"))
+			do(t, s, broken)
+			want(t, s, `echo "a" 'b' "$(echo "c")"`, "a b c\n", 0)
+			if t.Failed() {
+				t.Fatalf("after %q", broken)
+			}
 		}
 	}
 }

@@ -7,6 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// How long a shell that does not give up is asked to before it is killed; one
+// that ignores INT can only be helped by the end of what it waits for.
+const (
+	persist      = 4 * time.Second
+	persistInert = 500 * time.Millisecond
+)
+
 // interrupt ends the running command and keeps the shell. It says whether the
 // shell has answered (or ended by itself); false: nothing but killing is left.
 func (r *run) interrupt() bool {
@@ -37,15 +44,19 @@ func (r *run) interrupt() bool {
 		}
 		ok = ok || r.try(d)
 	}
-	if !ok && s.atReader() {
+	if !ok && s.atReader(r.old) {
 		r.ask()
 		ok = r.try(200 * time.Millisecond)
 	}
-	for i := 0; !ok && i < 20; i++ {
+	most := persist
+	if ignores(s.child.Pid, unix.SIGINT) {
+		most = persistInert
+	}
+	for end := time.Now().Add(most); !ok && time.Now().Before(end); {
 		s.signal(unix.SIGCONT)
 		send(unix.SIGKILL, mine())
-		s.burst()
-		if ok = r.try(time.Duration(5+i) * time.Millisecond); !ok && s.atReader() {
+		r.burst()
+		if ok = r.try(5 * time.Millisecond); !ok && s.atReader(r.old) {
 			r.ask()
 			ok = r.try(20 * time.Millisecond)
 		}
@@ -70,13 +81,29 @@ func (r *run) try(d time.Duration) bool {
 }
 
 // burst sends many INTs over the short time in which bash, whose child has just
-// been killed, starts the next one: an INT counts only while it waits for none.
-// One at a time misses that window at random.
-func (s *Shell) burst() {
-	for t := time.Now(); time.Since(t) < 2*time.Millisecond; {
-		s.signal(unix.SIGINT)
-		for u := time.Now(); time.Since(u) < 40*time.Microsecond; {
+// been killed, starts the next one: an INT counts only while bash waits for no
+// child, or when a child dies of it. A single one misses that moment at random,
+// and on a busy machine the moment may be long in coming: it is over when the
+// next child is there.
+func (r *run) burst() {
+	end := time.Now().Add(50 * time.Millisecond)
+	for seen := false; r.scan.code < 0 && !r.s.gone(); {
+		for range 16 {
+			r.s.signal(unix.SIGINT)
+			for u := time.Now(); time.Since(u) < 40*time.Microsecond; {
+			}
 		}
+		now := time.Now()
+		if !now.Before(end) {
+			return
+		}
+		if !seen {
+			if fresh := tree(r.s.child.Pid, r.old); len(fresh) > 0 {
+				send(unix.SIGINT, fresh)
+				seen, end = true, now.Add(2*time.Millisecond)
+			}
+		}
+		r.turn(0)
 	}
 }
 

@@ -50,6 +50,7 @@ type Shell struct {
 	runMu sync.Mutex // held by Run; guards the rest of this block
 	count int        // of commands
 	last  int        // the status that the next command sees as $?
+	risky bool       // the last text may have had broken text inside
 	flags string     // $- after the last command, "Q" in posix mode
 
 	mu      sync.Mutex // guards what follows

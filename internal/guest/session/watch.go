@@ -50,7 +50,7 @@ func (w *watch) waits(r *run) bool {
 		return false
 	}
 	if !s.noPeek {
-		return s.atReader()
+		return s.atReader(r.old)
 	}
 	// Of another user's process only this can be seen: it sleeps, has used no cpu
 	// since the last look, and somebody still has the other end of the control
@@ -71,10 +71,10 @@ func (s *Shell) hungUp() bool {
 
 // atReader says whether bash waits for its next command; false where that cannot
 // be seen.
-func (s *Shell) atReader() bool {
+func (s *Shell) atReader(old map[int]uint64) bool {
 	if s.noPeek {
 		p, ok := look(s.child.Pid)
-		return ok && p.state == 'S' && unread(s.ctl) == 0 && len(firstChildren(s.child.Pid)) == 0 && !s.hungUp()
+		return ok && p.state == 'S' && unread(s.ctl) == 0 && len(tree(s.child.Pid, old)) == 0 && !s.hungUp()
 	}
 	if unread(s.ctl) > 0 {
 		return false
