@@ -58,7 +58,7 @@ func (s *Shell) compose(c guest.SessionCommand, nonce string) (lines string, err
 		}
 	}
 	if s.last != 0 || lines != "" {
-		if err := s.dir.put("rc", "return "+strconv.Itoa(s.last)+"\n"); err != nil {
+		if err := s.dir.put("rc", []byte("return "+strconv.Itoa(s.last)+"\n")); err != nil {
 			return "", err
 		}
 		r := `\. ` + s.dir.path + "/rc && 2>&2"
@@ -68,9 +68,10 @@ func (s *Shell) compose(c guest.SessionCommand, nonce string) (lines string, err
 			lines += " " + r + "\n"
 		}
 	}
-	text := first + c.Text + "\n"
+	text := make([]byte, 0, len(first)+len(c.Text)+64)
+	text = append(append(append(text, first...), c.Text...), '\n')
 	if (strict || mayStrict(c.Text)) && !strings.Contains(s.flags, "v") && !mayShow(c.Text) && s.complete(c.Text) {
-		text += strictLine(nonce)
+		text = append(text, strictLine(nonce)...)
 	}
 	if err := s.dir.put("cmd", text); err != nil {
 		return "", err
@@ -78,7 +79,7 @@ func (s *Shell) compose(c guest.SessionCommand, nonce string) (lines string, err
 	stdin := "/dev/null"
 	if len(c.Stdin) > 0 {
 		stdin = s.dir.path + "/" + s.stdinName()
-		if err := s.dir.put(s.stdinName(), string(c.Stdin)); err != nil {
+		if err := s.dir.put(s.stdinName(), c.Stdin); err != nil {
 			return "", err
 		}
 	}

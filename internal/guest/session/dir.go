@@ -1,8 +1,6 @@
 package session
 
 import (
-	"strconv"
-
 	"golang.org/x/sys/unix"
 )
 
@@ -65,25 +63,23 @@ func (d *dir) ensure() error {
 }
 
 // put writes a file for bash to read and sets its access time to 0.
-func (d *dir) put(name string, parts ...string) error {
+func (d *dir) put(name string, data []byte) error {
 	unix.Unlinkat(d.fd, name, 0) // a reader of the old file keeps it
 	fd, err := unix.Openat(d.fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	for _, p := range parts {
-		for b := []byte(p); len(b) > 0; {
-			n, err := unix.Write(fd, b)
-			if err == unix.EINTR {
-				continue
-			}
-			if err != nil {
-				d.remove(name)
-				return err
-			}
-			b = b[n:]
+	for len(data) > 0 {
+		n, err := unix.Write(fd, data)
+		if err == unix.EINTR {
+			continue
 		}
+		if err != nil {
+			d.remove(name)
+			return err
+		}
+		data = data[n:]
 	}
 	if err := unix.Fchmod(fd, 0o600); err != nil {
 		return err
@@ -134,7 +130,7 @@ func (d *dir) close() {
 	if d.fd < 0 {
 		return
 	}
-	for _, n := range list("/proc/self/fd/" + strconv.Itoa(d.fd)) {
+	for _, n := range listOpen(d.fd) {
 		if unix.Unlinkat(d.fd, n, 0) == unix.EISDIR {
 			unix.Unlinkat(d.fd, n, unix.AT_REMOVEDIR)
 		}

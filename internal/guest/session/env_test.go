@@ -69,6 +69,7 @@ func TestEnvKeepsStatus(t *testing.T) {
 // a quote follows an unterminated substitution. Control lines with variables
 // have quotes.
 func TestQuotesAfterBrokenText(t *testing.T) {
+	t.Parallel()
 	tmp := t.TempDir()
 	for range testutil.Scale(12) {
 		s := open(t)

@@ -15,7 +15,7 @@ type fifo struct {
 	held   []byte // read, but may be the beginning of stray
 	stray  []byte // how a report of ours begins when it comes here; see clean
 	cut    bool   // it came: nothing after it is the command's
-	buf    []byte // 64 KiB, the shell's
+	buf    []byte // the shell's
 }
 
 // pump passes on what there is, at most as much as out has space for and most

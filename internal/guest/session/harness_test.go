@@ -172,8 +172,9 @@ func tmpfs(t testing.TB) string {
 	return dir
 }
 
+// config is that of a session; SOS_TEST_BASH names another bash to try.
 func config(t testing.TB) Config {
-	return Config{Dir: tmpfs(t), Host: &host{}, Spec: guest.SessionSpec{Name: "default", Cwd: "/", Env: []string{
+	return Config{Bash: os.Getenv("SOS_TEST_BASH"), Dir: tmpfs(t), Host: &host{}, Spec: guest.SessionSpec{Name: "default", Cwd: "/", Env: []string{
 		"HOME=/nonexistent", "TERM=dumb", "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}}}
 }
 

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How long a shell that does not give up is asked to before it is killed; one
-// that ignores INT can only be helped by the end of what it waits for.
+// How long a shell that does not give up is asked to before it is killed; less
+// for one that ignores INT, which can only be helped by the end of what it waits
+// for, and for a program that has taken its place.
 const (
 	persist      = 4 * time.Second
 	persistInert = 500 * time.Millisecond
@@ -49,7 +50,7 @@ func (r *run) interrupt() bool {
 		ok = r.try(200 * time.Millisecond)
 	}
 	most := persist
-	if ignores(s.child.Pid, unix.SIGINT) {
+	if ignores(s.child.Pid, unix.SIGINT) || s.hungUp() {
 		most = persistInert
 	}
 	for end := time.Now().Add(most); !ok && time.Now().Before(end); {

@@ -93,7 +93,7 @@ func TestOpenErrors(t *testing.T) {
 		{"no user", func(c *Config) { c.Spec.User = "nobody2" }, sos.CodeSpawnFailed, "nobody2"},
 		{"no program", func(c *Config) { c.Bash = "/nope/bash" }, sos.CodeSpawnFailed, "/nope/bash"},
 		{"not a program", func(c *Config) { c.Bash = "/etc/passwd" }, sos.CodeSpawnFailed, "/etc/passwd"},
-		{"not a bash", func(c *Config) { c.Bash = "/bin/true" }, sos.CodeSpawnFailed, "ended with status 0"},
+		{"not a bash", func(c *Config) { c.Bash = "/bin/true" }, sos.CodeSpawnFailed, "ended"},
 		{"mute", func(c *Config) { c.Bash, c.StartLimit = "/bin/cat", 100*time.Millisecond }, sos.CodeSpawnFailed, "bash"},
 		{"a name that bash would not take", func(c *Config) { c.Dir = "/tmp/a b" }, sos.CodeSpawnFailed, "invalid"},
 	} {
@@ -124,7 +124,7 @@ func TestNoBash(t *testing.T) {
 		} else if err := unix.Chroot(root); err != nil {
 			got <- err
 		} else {
-			cfg.Spec.Cwd = "/"
+			cfg.Bash, cfg.Spec.Cwd = "", "/"
 			_, err := Open(cfg)
 			got <- err
 		}
@@ -138,6 +138,7 @@ func TestNoBash(t *testing.T) {
 // TestOtherUser runs the session as somebody who is not root and cannot be
 // looked at: only the state and cpu time of the shell are seen then.
 func TestOtherUser(t *testing.T) {
+	t.Parallel()
 	s := open(t, func(c *Config) { c.Spec.User = "65534" })
 	s.noPeek = true
 	want(t, s, "id -u; echo x >/dev/stderr; echo y >/dev/stdout", "65534\nx\ny\n", 0)
@@ -169,6 +170,7 @@ func TestOtherUser(t *testing.T) {
 }
 
 func TestExecAsOtherUser(t *testing.T) {
+	t.Parallel()
 	s := open(t, func(c *Config) { c.Spec.User = "65534" })
 	s.noPeek = true
 	out, e := do(t, s, "exec bash -c 'sleep 1.2; echo late; exit 4'")
@@ -203,7 +205,7 @@ func TestClose(t *testing.T) {
 	s.Close()
 	r := <-done
 	closeAll(r.Rest)
-	if r.Exit.Reason != sos.EndSandboxStopped || !r.Exit.ShellEnded || r.Exit.ExitCode != nil {
+	if r.Exit.Reason != sos.EndCancelled || !r.Exit.ShellEnded || r.Exit.ExitCode != nil {
 		t.Error(show(r.Exit))
 	}
 	<-s.Ended()
@@ -227,6 +229,7 @@ func TestClose(t *testing.T) {
 }
 
 func TestShellExit(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		text   string
 		code   int

@@ -66,6 +66,8 @@ func check(c guest.SessionCommand) string {
 		switch {
 		case !identifier(k):
 			return "env: " + quote(k) + " is not a name of a variable"
+		case k == "POSIXLY_CORRECT":
+			return "env: POSIXLY_CORRECT would switch the session to posix mode for good; put it in front of the program in the text"
 		case strings.IndexByte(v, 0) >= 0:
 			return "env: the value of " + k + " has a NUL byte"
 		case len(k)+len(v)+2 > maxVariable:

@@ -23,6 +23,7 @@ import (
 // TestLimitAtTheEnd lets the limit fall around the very end of a command: the
 // next one has to be answered for itself.
 func TestLimitAtTheEnd(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	cmds := []string{"sleep .02; (exit 3)", "for ((i=0;i<9000;i++)); do :; done; (exit 3)", "read -t .02 x <><(:); (exit 3)"}
 	ends := map[string]int{}
@@ -42,6 +43,7 @@ func TestLimitAtTheEnd(t *testing.T) {
 
 // TestInterruptAtTheEnd is the same for cancels from another goroutine.
 func TestInterruptAtTheEnd(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	for i := range testutil.Scale(200) {
 		done := make(chan struct{})
@@ -97,6 +99,7 @@ func TestImitation(t *testing.T) {
 
 // TestMuchOutput sends a lot through a small window and checks the bytes.
 func TestMuchOutput(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	mb := testutil.Scale(200)
 	sum := sha256.New()
@@ -140,6 +143,7 @@ func TestMuchOutput(t *testing.T) {
 
 // TestEveryByte: what is written is what is recorded, also in the smallest reads.
 func TestEveryByte(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	for _, window := range []int{1, 7, 4096} {
 		out := &record{window: window}
@@ -169,6 +173,7 @@ func TestEveryByte(t *testing.T) {
 }
 
 func TestStdin(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	large := strings.Repeat(nasty, 3<<20/len(nasty))
 	want(t, s, "cat", large, 0, stdin(large))
@@ -178,6 +183,7 @@ func TestStdin(t *testing.T) {
 
 // TestFullWindow: a window that nobody empties stops neither limits nor cancels.
 func TestFullWindow(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	out := &record{window: 1000}
 	began := time.Now()
@@ -213,6 +219,7 @@ func fillFor(s *Shell, out *record, d time.Duration) *record {
 // TestLateOutput: what a command leaves in the background writes into its own
 // record, never into another's.
 func TestLateOutput(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	var out record
 	r := s.Run(guest.SessionCommand{Text: "(sleep .3; echo LATE; echo L2 >&2) & echo one", Timeout: limit}, &out, func() {})
@@ -279,6 +286,7 @@ func TestDirectoryTakenAway(t *testing.T) {
 }
 
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	want(t, s, "sleep 88803 >/dev/null &", "", 0)
 	unix.Kill(s.Pid(), unix.SIGKILL)
@@ -304,6 +312,7 @@ func TestKilled(t *testing.T) {
 }
 
 func TestStoppedShell(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	_, e := do(t, s, "v=1; kill -STOP $$", within(300*time.Millisecond))
 	if e.Reason != sos.EndTimeout || e.ShellEnded {
@@ -320,6 +329,7 @@ func TestStoppedShell(t *testing.T) {
 // TestTwoSessions: they do not wait for each other; in one, commands queue and
 // their output does not mix.
 func TestTwoSessions(t *testing.T) {
+	t.Parallel()
 	a, b := open(t), open(t)
 	var wg sync.WaitGroup
 	started := make(chan struct{})

@@ -205,7 +205,7 @@ func (s *Shell) why() sos.EndReason {
 	if s.asked != "" {
 		return s.asked
 	}
-	return sos.EndSandboxStopped // Close
+	return sos.EndCancelled // Close
 }
 
 // words passes on what the shell printed at its very end: under set -e bash

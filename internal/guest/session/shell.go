@@ -133,7 +133,7 @@ func (s *Shell) poke() {
 }
 
 // Close ends the shell with everything in it and gives back what it held. A
-// running command ends with sandbox_stopped.
+// running command ends as cancelled.
 func (s *Shell) Close() {
 	s.mu.Lock()
 	s.closing = true

@@ -115,7 +115,7 @@ func environment(env []string) []string {
 // start makes one attempt. why says what the shell did in place of answering.
 func start(cfg Config, bash string, files bool) (s *Shell, why string, err error) {
 	s = &Shell{cfg: cfg, bash: bash, pidfd: -1, ctl: -1, stat: -1, tail: -1, null: -1, wake: -1,
-		atime: true, buf: make([]byte, 64<<10)}
+		atime: true, buf: make([]byte, 32<<10)}
 	if err := s.spawn(); err != nil {
 		s.release()
 		var e *sos.Error

@@ -90,7 +90,7 @@ func after(text, word string) (rests []string) {
 
 // complete: another bash, which only parses, has nothing to say about the text.
 func (s *Shell) complete(text string) bool {
-	if strings.HasSuffix(text, `\`) || s.dir.put("check", text, "\n") != nil {
+	if strings.HasSuffix(text, `\`) || s.dir.put("check", []byte(text+"\n")) != nil {
 		return false
 	}
 	defer s.dir.remove("check")

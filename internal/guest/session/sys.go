@@ -89,6 +89,11 @@ func list(path string) []string {
 		return nil
 	}
 	defer unix.Close(fd)
+	return listOpen(fd)
+}
+
+// listOpen is list for a directory that was just opened.
+func listOpen(fd int) []string {
 	var names []string
 	var buf [4096]byte
 	for {
