@@ -153,7 +153,6 @@ func (l *life) finish(cause *sos.Error, e ending, record bool) {
 	case <-ctx.Done():
 		l.p.cfg.Log.Error("the connection to a guest does not end", "sandbox", l.b.id)
 	}
-	l.endSessions(record)
 	var open []*proc
 	l.mu.Lock()
 	for _, pr := range l.procs {
@@ -172,6 +171,7 @@ func (l *life) finish(cause *sos.Error, e ending, record bool) {
 	if err := l.work.wait(ctx); err != nil {
 		l.p.cfg.Log.Error("work of a sandbox does not end", "sandbox", l.b.id, "err", err)
 	}
+	l.endSessions(record) // after those that were still opening
 }
 
 // abandon drops everything without a record: the server itself goes, the

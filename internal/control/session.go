@@ -82,9 +82,12 @@ func (s *session) begin() {
 	l := s.life
 	ctx, cancel := context.WithTimeout(l.ctx, stepTimeout) // start files may take their time
 	defer cancel()
-	_, err := l.guest.OpenSession(ctx, guest.SessionSpec{Name: s.s.Name, Env: l.facts.environ(nil), Cwd: l.facts.workdir, User: l.facts.user})
-	if err == nil && s.s.Name != setupSession {
-		err = l.p.cfg.Store.PutSession(ctx, s.s)
+	l.mu.Lock()
+	v := s.s
+	l.mu.Unlock()
+	_, err := l.guest.OpenSession(ctx, guest.SessionSpec{Name: v.Name, Env: l.facts.environ(nil), Cwd: l.facts.workdir, User: l.facts.user})
+	if err == nil && v.Name != setupSession {
+		err = l.p.cfg.Store.PutSession(ctx, v)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,11 +95,11 @@ func (s *session) begin() {
 		return
 	}
 	s.err, s.gone = openError(err), true
-	if s.s.Name != sos.DefaultSession {
-		delete(l.sessions, s.s.Name)
+	if v.Name != sos.DefaultSession {
+		delete(l.sessions, v.Name)
 	}
 	if sos.ErrorCode(err) != sos.CodeUnsupported && l.ctx.Err() == nil {
-		l.p.cfg.Log.Warn("a session did not open", "sandbox", l.b.id, "session", s.s.Name, "err", err)
+		l.p.cfg.Log.Warn("a session did not open", "sandbox", l.b.id, "session", v.Name, "err", err)
 	}
 }
 

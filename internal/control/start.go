@@ -188,6 +188,11 @@ func (p *Plane) bringUp(ctx context.Context, b *box, first bool) (*life, error) 
 	if err != nil {
 		return nil, internal("start", b.id, err)
 	}
+	if !first {
+		if err := p.forgetDefault(b); err != nil {
+			return nil, internal("start", b.id, err)
+		}
+	}
 	row := p.get(b)
 	img, err := p.imageFor(ctx, b, row)
 	if err != nil {
@@ -220,6 +225,14 @@ func (p *Plane) bringUp(ctx context.Context, b *box, first bool) (*life, error) 
 		}
 	}
 	return l, p.declareStarted(ctx, b, l, img)
+}
+
+// forgetDefault deletes the record of the earlier run's default session, so that
+// nobody takes it for the new one's before that has opened.
+func (p *Plane) forgetDefault(b *box) error {
+	ctx, cancel := p.step()
+	defer cancel()
+	return p.cfg.Store.DeleteSession(ctx, b.id, sos.DefaultSession)
 }
 
 // declareStarted records the fact: from its return on commands are taken.
