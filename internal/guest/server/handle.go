@@ -58,7 +58,8 @@ func (g *Guest) handle(call uint64, m wire.Message) {
 	case *wire.Cancel:
 		go func() { answer(g.cancelByID(m)) }()
 	case *wire.Interrupt:
-		answer(g.interrupt(m.Session))
+		s, p := g.current(m.Session) // now: a later command is not meant
+		go func() { answer(interrupt(s, p)) }()
 	case *wire.OpenSession:
 		go func() { answer(g.openSession(m.SessionSpec)) }()
 	case *wire.CloseSession:

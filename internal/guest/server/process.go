@@ -73,12 +73,14 @@ func (p *process) run(cmd guest.Command) {
 		p.spawnFailed(err.Error())
 		return
 	}
+	limit, grace := cmd.Timeout, cmd.Grace
+	cmd = guest.Command{} // its input may be long
 	p.began(c)
 	var readers sync.WaitGroup
 	for i, pp := range pipes {
 		readers.Go(func() { p.read(p.streams[i], pp.read) })
 	}
-	exit := p.await(cmd.Timeout, cmd.Grace, kills)
+	exit := p.await(limit, grace, kills)
 	exit.Survivors = p.settle(pipes)
 	p.ended(exit)
 	readers.Wait()

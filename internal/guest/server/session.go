@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,8 +24,11 @@ type session struct {
 	ended   *sos.Exit // the shell is gone
 	queue   []queued
 	running *process
-	more    chan struct{} // buffered 1: queue has grown, or it is over
+	more    chan struct{} // buffered 1: queue has grown
+	gone    chan struct{} // closed when ended is set, or opening failed
 	closing bool
+
+	turn sync.Mutex // held while running is set to nil, and while it is interrupted
 }
 
 type queued struct {
@@ -46,8 +50,13 @@ func (g *Guest) openSession(spec guest.SessionSpec) *wire.Reply {
 		return refuse(sos.CodeSandboxStopped, "the sandbox is stopping")
 	}
 	s := g.sessions[spec.Name]
+	if s != nil && s.closing && s.ended == nil {
+		g.mu.Unlock()
+		<-s.gone
+		return g.openSession(spec)
+	}
 	if s == nil || s.ended != nil {
-		s = &session{g: g, name: spec.Name, opened: make(chan struct{}), more: make(chan struct{}, 1)}
+		s = &session{g: g, name: spec.Name, opened: make(chan struct{}), more: make(chan struct{}, 1), gone: make(chan struct{})}
 		g.sessions[spec.Name] = s
 		go s.run(spec)
 	}
@@ -75,6 +84,7 @@ func (s *session) run(spec guest.SessionSpec) {
 	stop := s.closing || g.stopping
 	g.mu.Unlock()
 	if err != nil {
+		close(s.gone)
 		return
 	}
 	if stop {
@@ -125,10 +135,12 @@ func (s *session) runOne(q queued) {
 	})
 	e := r.Exit
 	e.OOMKilled = e.OOMKilled || oomKills(g.cfg.OOM) > kills
+	s.turn.Lock()
 	g.mu.Lock()
 	s.running = nil
 	stopping := g.stopping
 	g.mu.Unlock()
+	s.turn.Unlock()
 	if stopping && (e.ShellEnded || e.Reason == sos.EndCancelled) {
 		e.Reason = sos.EndSandboxStopped
 	}
@@ -166,6 +178,7 @@ func (s *session) end(e sos.Exit) {
 		g.conn.queue(0, &wire.SessionEnded{Session: s.name, Exit: e})
 	}
 	stopping := g.stopping
+	close(s.gone)
 	g.mu.Unlock()
 	for _, q := range rest {
 		end := sos.Exit{Reason: sos.EndNotRun, ShellEnded: true, Message: "the session's shell ended before"}
@@ -221,22 +234,47 @@ func (s *session) wake() {
 	}
 }
 
-// interrupt cancels what a session runs.
-func (g *Guest) interrupt(name string) *wire.Reply {
+// current is a session and what it runs.
+func (g *Guest) current(name string) (*session, *process) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	s := g.sessions[name]
-	var shell *shells.Shell
-	if s != nil {
-		shell = s.shell
+	if s == nil {
+		return nil, nil
 	}
-	g.mu.Unlock()
+	return s, s.running
+}
+
+// interrupt cancels p, which s was running when it was asked.
+func interrupt(s *session, p *process) *wire.Reply {
 	if s == nil {
 		return refuse(sos.CodeNotFound, "no such session")
 	}
-	if shell != nil {
-		shell.Interrupt(sos.EndCancelled)
+	if p != nil {
+		s.interrupt(p, sos.EndCancelled)
 	}
 	return &wire.Reply{}
+}
+
+// startTime bounds the moment between the turn of a command and its start.
+const startTime = 5 * time.Second
+
+// interrupt ends p if the session runs it: never the command after it. The shell
+// hears it only once it has begun.
+func (s *session) interrupt(p *process, reason sos.EndReason) {
+	for begun := time.Now(); time.Since(begun) < startTime; time.Sleep(time.Millisecond) {
+		s.turn.Lock()
+		s.g.mu.Lock()
+		runs, started := s.running == p, !p.startedAt.IsZero()
+		s.g.mu.Unlock()
+		if runs && started {
+			s.shell.Interrupt(reason)
+		}
+		s.turn.Unlock()
+		if !runs || started {
+			return
+		}
+	}
 }
 
 // cancelSessionCommand ends a command that runs, or takes it out of the queue.
@@ -256,11 +294,8 @@ func (g *Guest) cancelSessionCommand(p *process, reason sos.EndReason) {
 			return
 		}
 	}
-	shell, runs := s.shell, s.running == p
 	g.mu.Unlock()
-	if runs && shell != nil {
-		shell.Interrupt(reason)
-	}
+	s.interrupt(p, reason)
 }
 
 // closeSession ends a shell and forgets it.
@@ -282,6 +317,7 @@ func (g *Guest) closeSession(name string) *wire.Reply {
 	if s.shell != nil {
 		s.shell.Close()
 	}
+	<-s.gone
 	return &wire.Reply{}
 }
 

@@ -29,36 +29,43 @@ func secure(cfg Config) error {
 	return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 }
 
+// lowFiles is below what a descriptor of Go's runtime can be at the start.
+const lowFiles = 64
+
 // closeOthers closes every descriptor above 2 that was not given by name, and
-// marks those close-on-exec. The runtime's own poller is not open yet or is
-// close-on-exec and among what must stay.
+// marks those close-on-exec. What the runtime opened itself stays: it is
+// close-on-exec, what was inherited is not.
 func closeOthers(keep []int) {
-	for _, n := range openFiles() {
-		if n < 3 || slices.Contains(keep, n) || runtimeOwn(n) {
-			continue
+	stay := append([]int{2}, keep...)
+	for n := 3; n < lowFiles; n++ {
+		flags, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0)
+		if err == nil && flags&unix.FD_CLOEXEC != 0 {
+			stay = append(stay, n)
 		}
-		unix.Close(n)
+	}
+	slices.Sort(stay)
+	for i, n := range stay {
+		last := uint(1<<32 - 1)
+		if i+1 < len(stay) {
+			last = uint(stay[i+1]) - 1
+		}
+		if first := uint(n) + 1; first <= last {
+			closeRange(first, last)
+		}
 	}
 	for _, n := range keep {
 		unix.CloseOnExec(n)
 	}
 }
 
-// openFiles lists our descriptors, from /proc or, where that is shut, by trying.
-func openFiles() (list []int) {
-	for n := range 1024 {
-		if _, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0); err == nil {
-			list = append(list, n)
-		}
+// closeRange closes first to last; kernels before 5.9 know no call for it.
+func closeRange(first, last uint) {
+	if unix.CloseRange(first, last, 0) == nil {
+		return
 	}
-	return list
-}
-
-// runtimeOwn says whether Go's runtime opened it: those are close-on-exec, what
-// was inherited is not.
-func runtimeOwn(n int) bool {
-	flags, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0)
-	return err == nil && flags&unix.FD_CLOEXEC != 0
+	for n := first; n <= min(last, 1<<16); n++ {
+		unix.Close(int(n))
+	}
 }
 
 // ignoreSignals puts every signal to its default, which an init ignores when it
