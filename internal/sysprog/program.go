@@ -132,3 +132,7 @@ func (p *Program) fail(err error) {
 		p.err = fmt.Errorf("sysprog: %w", err)
 	}
 }
+
+// Keep holds v, whose address is an argument, until the program is released. v must
+// be a pointer.
+func (p *Program) Keep(v any) { p.keep = append(p.keep, v) }

@@ -303,9 +303,9 @@ func TestGuestLevel(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
-		_ = unix.Kill(pid, unix.SIGKILL)
-		_, _ = unix.Wait4(pid, nil, 0, nil)
-	})
+				_ = unix.Kill(pid, unix.SIGKILL)
+				_, _ = unix.Wait4(pid, nil, 0, nil)
+			})
 			out, err := exec.Command("grep", "-c", "/sb-guest/guest$", fmt.Sprintf("/proc/%d/cgroup", pid)).Output()
 			want := map[int]string{1: "3", 2: "1"}[tree.Version()]
 			if strings.TrimSpace(string(out)) != want {
