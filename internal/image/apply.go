@@ -13,7 +13,11 @@ import (
 	"github.com/seaofsimulation/sos"
 )
 
-const maxID = 65535 // a sandbox maps the ids 0–65535
+const (
+	maxID = 65535 // a sandbox maps the ids 0–65535
+	// maxDepth bounds the descriptors that walking a tree takes.
+	maxDepth = 500
+)
 
 // applier writes the entries of one layer's tar into an empty directory, as the
 // layer looks between the ones below it and an overlay mount: whiteouts become
@@ -108,6 +112,9 @@ func (a *applier) apply(hdr *tar.Header, r io.Reader) error {
 		return err
 	}
 	e.path = path.Join(e.path, base)
+	if strings.Count(e.path, "/") > maxDepth {
+		return failed("", "it lies more than %d directories deep", maxDepth)
+	}
 	if strings.HasPrefix(base, whiteoutPrefix) {
 		return a.whiteoutEntry(e)
 	}
@@ -158,6 +165,9 @@ func (a *applier) enter(dir string) (fd int, resolved string, err error) {
 func (a *applier) pass(p string, h hit) error {
 	if h.found && h.layer == 0 {
 		return nil
+	}
+	if strings.Count(p, "/") >= maxDepth {
+		return failed("", "it lies more than %d directories deep", maxDepth)
 	}
 	dir, err := openBeneath(a.root, parentOf(p), unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {

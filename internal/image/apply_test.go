@@ -24,7 +24,7 @@ func TestHostileArchives(t *testing.T) {
 	if err := os.WriteFile(canary+"/secret", []byte("untouched"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	long := strings.Repeat("d/", 2100) + "x"
+	long := strings.Repeat("d/", 1000) + "x"
 	tests := []struct {
 		name   string
 		layers [][]file
@@ -55,7 +55,9 @@ func TestHostileArchives(t *testing.T) {
 		{"owner", [][]file{{reg("f", "x").with(func(h *tar.Header) { h.Uid = 65536 })}}, "65536"},
 		{"group", [][]file{{reg("f", "x").with(func(h *tar.Header) { h.Gid = 1 << 30 })}}, "65535"},
 		{"long part", [][]file{{reg(strings.Repeat("n", 300), "x")}}, "too long"},
-		{"long path", [][]file{{reg(long, "x")}}, "too long"},
+		{"long path", [][]file{{reg(strings.Repeat("dir/", 490)+strings.Repeat(strings.Repeat("n", 250)+"/", 9)+"x", "x")}}, "too long"},
+		{"deep path", [][]file{{reg(long, "x")}}, "500 directories deep"},
+		{"deep path through symlinks", [][]file{{dir(strings.Repeat("d/", 400)), link("l", strings.Repeat("d/", 400)), reg("l/"+strings.Repeat("d/", 400)+"x", "x")}}, "500 directories deep"},
 		{"whiteout of the parent", [][]file{{reg("f", "x")}, {reg(".wh...", "")}}, "whiteout of nothing"},
 		{"empty whiteout", [][]file{{reg("f", "x")}, {reg(".wh.", "")}}, "whiteout of nothing"},
 		{"root is a file", [][]file{{reg("./", "x").with(func(h *tar.Header) { h.Name = "." })}}, "root"},
@@ -100,7 +102,7 @@ func TestHostileArchives(t *testing.T) {
 func TestApplyKeepsEverything(t *testing.T) {
 	caps := string([]byte{1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}) // cap_net_bind_service=ep of revision 2
 	when := time.Unix(1234567890, 123456789)
-	name := strings.Repeat("long-", 40) + "name"
+	name := strings.Repeat("long-", 23) + "name"
 	zeros := string(make([]byte, 1<<20)) + "end"
 	dirs, err := apply(t, makeTar(t,
 		dir("./").with(func(h *tar.Header) { h.Mode = 0o711; h.ModTime = when }),
@@ -113,6 +115,7 @@ func TestApplyKeepsEverything(t *testing.T) {
 		hard("./etc/h", "./etc/d/"+name),
 		link("./etc/l", "../nowhere").with(func(h *tar.Header) { h.Uid = 5; h.ModTime = when; h.Format = tar.FormatPAX }),
 		file{tar.Header{Name: "./pipe", Typeflag: tar.TypeFifo, Mode: 0o620, Gid: 5}, ""},
+		reg("./gnu/"+name+name, "g").with(func(h *tar.Header) { h.Format = tar.FormatGNU }),
 		reg("./sparse", zeros),
 		reg("./twice", "first, and longer"), reg("./twice", "second"),
 		reg("./kind", "x"), dir("./kind"), reg("./kind/in", "x"),
@@ -168,7 +171,7 @@ func TestApplyKeepsEverything(t *testing.T) {
 	if st := stat("sparse"); st.Blocks*512 > 512<<10 {
 		t.Errorf("sparse file takes %d bytes", st.Blocks*512)
 	}
-	for p, want := range map[string]string{"twice": "second", "kind/in": "x", "other": "now a file"} {
+	for p, want := range map[string]string{"twice": "second", "kind/in": "x", "other": "now a file", "gnu/" + name + name: "g"} {
 		if b, err := os.ReadFile(filepath.Join(root, p)); string(b) != want {
 			t.Errorf("%s: %q, %v", p, b, err)
 		}
@@ -242,16 +245,24 @@ func TestLayersMergeAsDocker(t *testing.T) {
 }
 
 func TestRootOpaque(t *testing.T) {
-	dirs, err := apply(t, makeTar(t, reg("a", "x"), dir("d"), reg("d/old", "x")),
-		makeTar(t, dir("d"), reg("d/new", "x"), reg(".wh..wh..opq", ""), reg("b", "x")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := mountLayers(t, dirs[1]+":"+dirs[0])
-	for p, want := range map[string]bool{"a": false, "b": true, "d/old": false, "d/new": true} {
-		if _, err := os.Lstat(filepath.Join(m, p)); (err == nil) != want {
-			t.Errorf("%s: there is %v, want %v", p, err == nil, want)
-		}
+	mark := reg(".wh..wh..opq", "")
+	for name, upper := range map[string][]file{
+		"mark last":  {dir("d"), reg("d/new", "x"), reg("b", "x"), mark},
+		"mark first": {mark, dir("d"), reg("d/new", "x"), reg("b", "x")},
+		"no entry":   {mark, reg("d/new", "x"), reg("b", "x")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dirs, err := apply(t, makeTar(t, reg("a", "x"), dir("d"), reg("d/old", "x")), makeTar(t, upper...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := mountLayers(t, dirs[1]+":"+dirs[0])
+			for p, want := range map[string]bool{"a": false, "b": true, "d/old": false, "d/new": true} {
+				if _, err := os.Lstat(filepath.Join(m, p)); (err == nil) != want {
+					t.Errorf("%s: there is %v, want %v", p, err == nil, want)
+				}
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -128,9 +129,16 @@ func (s *Store) readLayout(b bundle, docker []dockerManifest) ([]packedImage, er
 				p.names = append(p.names, normalNames(d.RepoTags)...)
 			}
 		}
-		slices.Sort(p.names)
-		p.names = slices.Compact(p.names)
+		// An image with two tags is there twice.
+		if i := slices.IndexFunc(images, func(q packedImage) bool { return bytes.Equal(p.manifest, q.manifest) }); i >= 0 {
+			images[i].names = append(images[i].names, p.names...)
+			continue
+		}
 		images = append(images, p)
+	}
+	for i := range images {
+		slices.Sort(images[i].names)
+		images[i].names = slices.Compact(images[i].names)
 	}
 	if len(images) == 0 {
 		return nil, failed("", "the archive holds no image")

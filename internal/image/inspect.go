@@ -15,7 +15,7 @@ import (
 const hostArch = runtime.GOARCH
 
 var (
-	bashPaths  = []string{"bin/bash", "usr/bin/bash", "usr/local/bin/bash"}
+	bashPaths  = []string{"bin/bash"}
 	shellPaths = []string{"bin/sh", "bin/bash"}
 	// Programs of which any image has one, to see what machine it is for.
 	probePaths = []string{"bin/sh", "bin/bash", "usr/bin/env", "bin/busybox", "sbin/init"}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
@@ -107,7 +108,7 @@ func (s *Store) dial(ctx context.Context, r reference) (*remoteRepo, error) {
 			return nil, err
 		}
 	}
-	auth, err := s.cfg.Keychain.Resolve(repo)
+	auth, err := authn.Resolve(ctx, s.cfg.Keychain, repo)
 	if err != nil {
 		return nil, &sos.Error{Code: sos.CodeImageFailed, Message: "the credentials for " + repo.RegistryStr() + " cannot be read",
 			Fix: "look at the server's Docker configuration (DOCKER_CONFIG) and its credential helper", Cause: err}

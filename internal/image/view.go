@@ -3,7 +3,6 @@ package image
 import (
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -112,57 +111,74 @@ func (v *view) opaque(layer int, p string) bool {
 	return isOpaque(fd)
 }
 
+// place is a directory on the way of a name, with the layers merged there.
+type place struct {
+	path string
+	live []int
+}
+
 // resolve follows p, including its last part when last is set, and gives the
 // path without symlinks and what is there. enter, if set, is called for each
-// directory or missing name on the way and may make it; a missing name ends the
-// walk otherwise.
+// directory or missing name on the way and must make it in the topmost layer; a
+// missing name ends the walk otherwise.
 func (v *view) resolve(p string, last bool, enter func(p string, h hit) error) (string, hit, error) {
-	cur, todo, links := "", strings.Split(p, "/"), 0
-	h, err := v.lookup("", 0)
-	for err == nil && len(todo) > 0 {
+	all := make([]int, len(v.layers))
+	for i := range all {
+		all[i] = i
+	}
+	trail, todo, links := []place{{"", all}}, strings.Split(p, "/"), 0
+	for len(todo) > 0 {
 		part := todo[0]
 		todo = todo[1:]
 		switch part {
 		case "", ".":
 			continue
 		case "..":
-			cur = parentOf(cur)
-			h, err = v.lookup(cur, 0)
+			if len(trail) > 1 {
+				trail = trail[:len(trail)-1]
+			}
 			continue
 		}
-		next := path.Join(cur, part)
-		if h, err = v.lookup(next, 0); err != nil {
+		at := trail[len(trail)-1]
+		next := join(at.path, part)
+		h, live, err := v.step(next, at.live, 0, false)
+		if err != nil {
 			return "", hit{}, err
 		}
 		switch {
 		case h.is(unix.S_IFLNK) && (last || len(todo) > 0):
-			if links++; links > maxLinks {
-				return "", hit{}, errLinks
-			}
 			target, err := readlinkAt(v.layers[h.layer], next)
 			if err != nil {
 				return "", hit{}, err
 			}
-			if strings.HasPrefix(target, "/") {
-				cur = ""
-			}
 			todo = append(strings.Split(target, "/"), todo...)
-			if len(todo) > unix.PathMax {
+			if links++; links > maxLinks || len(todo) > unix.PathMax {
 				return "", hit{}, errLinks
+			}
+			if strings.HasPrefix(target, "/") {
+				trail = trail[:1]
 			}
 			continue
 		case enter != nil && (!h.found || h.is(unix.S_IFDIR)):
 			if err := enter(next, h); err != nil {
 				return "", hit{}, err
 			}
+			if len(live) == 0 || live[0] != 0 {
+				live = append([]int{0}, live...)
+			}
 		case !h.found:
 			return next, h, nil
-		case !h.is(unix.S_IFDIR) && len(todo) > 0:
-			return "", hit{}, errNotDir
+		case !h.is(unix.S_IFDIR):
+			if len(todo) > 0 {
+				return "", hit{}, errNotDir
+			}
+			return next, h, nil
 		}
-		cur = next
+		trail = append(trail, place{next, live})
 	}
-	return cur, h, err
+	cur := trail[len(trail)-1]
+	h, err := v.lookup(cur.path, 0)
+	return cur.path, h, err
 }
 
 // names lists what the layers below the topmost have at the root.
