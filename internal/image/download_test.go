@@ -17,15 +17,6 @@ import (
 )
 
 // hurtBlobs does harm to the first n answers with a large layer.
-// TestPullLiar has a registry whose configuration promises other content.
-// TestPullRedirect fetches layers from elsewhere, where the token must not go.
-// gate holds back all blobs until it is opened.
-// TestPullShared has 20 callers of one image; the first goes away.
-// TestPullSharedLayers pulls two images that have a layer in common.
-// TestPullAborted has the only caller leave: the work stops and leaves nothing,
-// and a pull after it works.
-// TestStalledRegistryDelaysNobody pulls from one registry while another is dead.
-// TestCloseEndsPulls waits for nothing that a registry holds back.
 func (f *faultyRegistry) hurtBlobs(n int, hurt func(w http.ResponseWriter, r *http.Request)) {
 	var done atomic.Int64
 	f.setFault(func(w http.ResponseWriter, r *http.Request, kind string, _ int) bool {
@@ -104,6 +95,7 @@ func TestPullBrokenLayers(t *testing.T) {
 	}
 }
 
+// TestPullLiar has a registry whose configuration promises other content.
 func TestPullLiar(t *testing.T) {
 	r := newRegistry(t)
 	img := ociImage(t, hostArch)
@@ -174,6 +166,7 @@ func TestPullSlowAndStalled(t *testing.T) {
 	})
 }
 
+// TestPullRedirect fetches layers from elsewhere, where the token must not go.
 func TestPullRedirect(t *testing.T) {
 	r := newRegistry(t)
 	img := ociImage(t, hostArch)

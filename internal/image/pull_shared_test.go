@@ -12,6 +12,7 @@ import (
 	"github.com/seaofsimulation/sos"
 )
 
+// gate holds back all blobs until it is opened.
 func (f *faultyRegistry) gate() (open func()) {
 	ch := make(chan struct{})
 	f.setFault(func(_ http.ResponseWriter, r *http.Request, kind string, _ int) bool {
@@ -44,6 +45,7 @@ func (s *Store) callersOf(ref string) int {
 	return 0
 }
 
+// TestPullShared has 20 callers of one image; the first goes away.
 func TestPullShared(t *testing.T) {
 	r := newRegistry(t)
 	img := ociImage(t, hostArch, big())
@@ -85,6 +87,7 @@ func TestPullShared(t *testing.T) {
 	wantEmpty(t, s, "ingest")
 }
 
+// TestPullSharedLayers pulls two images that have a layer in common.
 func TestPullSharedLayers(t *testing.T) {
 	r := newRegistry(t)
 	a, b := r.push(t, "a:v1", ociImage(t, hostArch, reg("usr/a", "a"))), r.push(t, "b:v1", ociImage(t, hostArch, reg("usr/b", "b")))
@@ -114,6 +117,8 @@ func TestPullSharedLayers(t *testing.T) {
 	}
 }
 
+// TestPullAborted has the only caller leave: the work stops and leaves nothing,
+// and a pull after it works.
 func TestPullAborted(t *testing.T) {
 	r := newRegistry(t)
 	ref := r.push(t, "app:v1", ociImage(t, hostArch))
@@ -136,6 +141,7 @@ func TestPullAborted(t *testing.T) {
 	}
 }
 
+// TestStalledRegistryDelaysNobody pulls from one registry while another is dead.
 func TestStalledRegistryDelaysNobody(t *testing.T) {
 	dead, alive := newRegistry(t), newRegistry(t)
 	deadRef, aliveRef := dead.push(t, "x:v1", ociImage(t, hostArch, reg("usr/d", "d"))), alive.push(t, "y:v1", ociImage(t, hostArch))
@@ -153,6 +159,7 @@ func TestStalledRegistryDelaysNobody(t *testing.T) {
 	<-done
 }
 
+// TestCloseEndsPulls waits for nothing that a registry holds back.
 func TestCloseEndsPulls(t *testing.T) {
 	r := newRegistry(t)
 	ref := r.push(t, "app:v1", ociImage(t, hostArch))
