@@ -30,7 +30,7 @@ const (
 // rig is a data directory and a fake host on which one server after the other
 // runs.
 type rig struct {
-	t    *testing.T
+	t    testing.TB
 	dir  string
 	fake *fake.Driver
 
@@ -48,7 +48,7 @@ type server struct {
 	done    chan struct{}
 }
 
-func newRig(t *testing.T, set ...func(*Config)) *rig {
+func newRig(t testing.TB, set ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, dir: t.TempDir(), fake: fake.New()}
 	t.Cleanup(r.fake.Close)
@@ -200,7 +200,7 @@ func (g *gate) Stats(ctx context.Context, id string) (driver.Stats, error) {
 }
 
 // testLog shows the log of a failed test when asked for.
-func testLog(t *testing.T) *slog.Logger {
+func testLog(t testing.TB) *slog.Logger {
 	if os.Getenv("SOS_TEST_LOG") == "" {
 		return slog.New(slog.DiscardHandler)
 	}

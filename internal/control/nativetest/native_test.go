@@ -1,0 +1,187 @@
+// Package nativetest runs the service's suite on what users get: the control
+// plane over the native driver, with real sandboxes.
+package nativetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seaofsimulation/sos"
+	"github.com/seaofsimulation/sos/internal/control"
+	"github.com/seaofsimulation/sos/internal/driver/native"
+	"github.com/seaofsimulation/sos/internal/image"
+	"github.com/seaofsimulation/sos/internal/journal"
+	"github.com/seaofsimulation/sos/internal/store"
+	"github.com/seaofsimulation/sos/internal/testutil"
+	"github.com/seaofsimulation/sos/servicetest"
+)
+
+const debian = "debian:bookworm"
+
+// host is a data directory with its instance; servers come and go on it.
+type host struct {
+	t              testing.TB
+	dir, run, inst string
+	guest, spawner string
+
+	*control.Plane
+	stop func()
+}
+
+func newHost(t testing.TB) *host {
+	t.Helper()
+	dir := t.TempDir()
+	inst := sos.NewID("", nil)[:8]
+	h := &host{t: t, dir: dir, inst: inst, run: filepath.Join("/run/sos-test", inst)}
+	if err := os.MkdirAll(h.run, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	h.guest, h.spawner = h.build("sos-guest"), h.build("sos-spawner")
+	t.Cleanup(h.down)
+	h.boot()
+	f, err := os.Open(testutil.Image(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := h.ImportImage(t.Context(), f, debian, nil); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// build makes a program of this tree.
+func (h *host) build(name string) string {
+	h.t.Helper()
+	path := filepath.Join(h.dir, "programs", name)
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "github.com/seaofsimulation/sos/cmd/"+name)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+runtime.GOARCH)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		h.t.Fatalf("build %s: %v\n%s", name, err, out)
+	}
+	return path
+}
+
+// boot starts a server and waits until it has taken over.
+func (h *host) boot() {
+	h.t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	if os.Getenv("SOS_TEST_LOG") != "" {
+		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	must := func(err error) {
+		h.t.Helper()
+		if err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	ctx := context.WithoutCancel(h.t.Context())
+	db, err := store.Open(ctx, filepath.Join(h.dir, "sos.db"))
+	must(err)
+	j, err := journal.Open(filepath.Join(h.dir, "journal"), journal.Options{})
+	must(err)
+	d, err := native.Open(ctx, native.Config{DataDir: h.dir, RunDir: h.run, Instance: h.inst, Log: log, GuestPath: h.guest, SpawnerPath: h.spawner})
+	must(err)
+	var plane *control.Plane
+	images, err := image.Open(image.Config{Dir: filepath.Join(h.dir, "images"), Log: log, Users: func(digest string) []string { return plane.ImageUsers(digest) }})
+	must(err)
+	plane, err = control.New(control.Config{Driver: d, Store: db, Journal: j, Images: images, Log: log, Instance: h.inst, Version: "test"})
+	must(err)
+	rctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- plane.Run(rctx) }()
+	h.Plane = plane
+	h.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := errors.Join(<-done, images.Close(), d.Close(), j.Close(), db.Close()); err != nil {
+			h.t.Error(err)
+		}
+	})
+	select {
+	case <-plane.Ready():
+	case <-time.After(time.Minute):
+		h.t.Fatal("not ready")
+	}
+}
+
+// down ends everything of the instance and checks that nothing is left.
+func (h *host) down() {
+	h.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := native.Down(ctx, native.Config{DataDir: h.dir, RunDir: h.run, Instance: h.inst, GuestPath: h.guest, SpawnerPath: h.spawner}); err != nil {
+		h.t.Errorf("down: %v", err)
+	}
+	if b, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(b), h.dir) {
+		h.t.Errorf("mounts are left under %s (%v)", h.dir, err)
+	}
+	os.RemoveAll(h.run)
+}
+
+func TestService(t *testing.T) {
+	h := newHost(t)
+	servicetest.Run(t, func(t *testing.T) servicetest.Env {
+		return servicetest.Env{Service: h.Plane, Image: debian, Real: true}
+	})
+}
+
+// TestRestart: a new server takes over the shells, the running commands, their
+// true ends and the whole of their output.
+func TestRestart(t *testing.T) {
+	h := newHost(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	s, err := h.CreateSandbox(ctx, sos.SandboxSpec{Image: debian})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.StartSandbox(ctx, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	exec := func(q sos.ExecRequest) (sos.ExecResult, error) { return h.Exec(ctx, s.ID, q) }
+	if _, err := exec(sos.ExecRequest{Command: "cd /tmp; V=kept; f() { echo function; }"}); err != nil {
+		t.Fatal(err)
+	}
+	const long = "for i in $(seq 1 30); do echo line $i; sleep 0.05; done; exit 42"
+	go exec(sos.ExecRequest{Command: long, Standalone: true})
+	var id string
+	for id == "" && ctx.Err() == nil {
+		l, err := h.ListProcesses(ctx, s.ID, sos.ProcessFilter{Kinds: []sos.ProcessKind{sos.KindStandalone}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(l) == 1 && len(l[0].Output) == 1 {
+			id = l[0].ID
+		}
+	}
+	h.stop()
+	h.boot()
+	if got, err := exec(sos.ExecRequest{Command: "echo $V; pwd; f"}); err != nil || got.Output != "kept\n/tmp\nfunction" {
+		t.Errorf("the session gave %+v, %v", got, err)
+	}
+	var out strings.Builder
+	if _, err := h.ReadOutput(ctx, s.ID, id, sos.StreamOut, 0, true, &out); err != nil {
+		t.Error(err)
+	}
+	var want strings.Builder
+	for i := 1; i <= 30; i++ {
+		fmt.Fprintf(&want, "line %d\n", i)
+	}
+	if out.String() != want.String() {
+		t.Errorf("output %q", out.String())
+	}
+	p, err := h.GetProcess(ctx, s.ID, id)
+	if err != nil || p.ExitCode == nil || *p.ExitCode != 42 {
+		t.Errorf("process %+v, %v", p, err)
+	}
+}
