@@ -97,7 +97,8 @@ func appendExecResult(b []byte, r *sos.ExecResult, full bool, warn []string) []b
 	b = strconv.AppendBool(b, r.Exited)
 	b = append(b, `,"output":`...)
 	b = appendString(b, r.Output)
-	if r.Reason != "" && r.Reason != sos.EndExit {
+	// Where the code tells it already (128+n) the first system's form says no more.
+	if r.Reason != "" && r.Reason != sos.EndExit && (full || r.Reason != sos.EndSignal) {
 		b = appendString(appendKey(b, "reason"), string(r.Reason))
 	}
 	if r.Message != "" {
@@ -162,7 +163,7 @@ func appendEntry(b []byte, e *sos.TrajectoryEntry) []byte {
 			b = append(b, "-1"...)
 		}
 		b = appendString(append(b, `,"output":`...), e.Output)
-		if r := e.Process.Reason; r != "" && r != sos.EndExit {
+		if r := e.Process.Reason; r != "" && r != sos.EndExit && r != sos.EndSignal {
 			b = appendString(appendKey(b, "reason"), string(r))
 		}
 		b = append(b, '}')

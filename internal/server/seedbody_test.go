@@ -208,6 +208,7 @@ func TestEncode(t *testing.T) {
 		want string
 	}{
 		{sos.ExecResult{ExitCode: 1, Output: "a\n"}, `{"exit_code":1,"exited":false,"output":"a\n"}`},
+		{sos.ExecResult{ExitCode: 137, Reason: sos.EndSignal}, `{"exit_code":137,"exited":false,"output":""}`},
 		{sos.ExecResult{Reason: sos.EndExit}, `{"exit_code":0,"exited":false,"output":""}`},
 		{sos.ExecResult{ExitCode: -1, Reason: sos.EndTimeout, TimedOut: true, Output: "x", Truncated: true, OutputBytes: 9, OOMKilled: true, Survivors: true, SessionRestarted: true, Message: "m"},
 			`{"exit_code":-1,"exited":false,"output":"x","reason":"timeout","message":"m","timed_out":true,"oom_killed":true,"survivors":true,"session_restarted":true,"truncated":true,"output_bytes":9}`},

@@ -232,7 +232,9 @@ func TestServeEnds(t *testing.T) {
 		<-begun
 		cancel()
 	}()
-	resp, err := http.Post("http://"+l[0].Addr().String()+"/sandboxes/"+stubID+"/exec", "application/json", strings.NewReader(`{"command":"x"}`)) //nolint:noctx
+	req, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+l[0].Addr().String()+"/sandboxes/"+stubID+"/exec", strings.NewReader(`{"command":"x"}`))
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
