@@ -68,7 +68,7 @@ func (r *run) turn(d time.Duration) {
 		{Fd: int32(r.fifo.fd), Events: unix.POLLIN},
 		{Fd: int32(s.wake), Events: unix.POLLIN},
 		{Fd: int32(s.tail), Events: unix.POLLIN},
-		{Fd: -1, Events: unix.POLLOUT},
+		{Fd: int32(s.ctl), Events: unix.POLLIN},
 	}
 	if s.statOver {
 		p[0].Fd = -1
@@ -81,8 +81,11 @@ func (r *run) turn(d time.Duration) {
 	}
 	if len(r.send) > 0 {
 		if r.write(); len(r.send) > 0 {
-			p[5].Fd = int32(s.ctl)
+			p[5].Events |= unix.POLLOUT
 		}
+	}
+	if s.ctlOver {
+		p[5].Fd = -1
 	}
 	poll(p[:], max(d, 0))
 	if p[3].Revents != 0 {
@@ -98,18 +101,24 @@ func (r *run) turn(d time.Duration) {
 	if p[4].Revents != 0 {
 		r.readTail()
 	}
+	if p[5].Revents&^unix.POLLOUT != 0 {
+		// A command wrote to the shell's copy of the channel: nothing to us, but it
+		// must not block there.
+		n, err := unix.Read(s.ctl, s.buf)
+		s.ctlOver = n <= 0 && err != unix.EAGAIN && err != unix.EINTR
+	}
 	if p[1].Revents != 0 {
 		<-s.child.Done // it is dead; the guest's reaper has it in a moment
 	}
 }
 
-// rest waits for space, for the end of writers or for output, at most d (d < 0:
-// without a limit), without reading the control channels.
+// rest waits at most d for output, the end of its writers or a wake; for a wake
+// only, without a limit, when there is output and no space but no writer any more.
 func (r *run) rest(d time.Duration) {
 	p := [2]unix.PollFd{{Fd: int32(r.fifo.fd)}, {Fd: int32(r.s.wake), Events: unix.POLLIN}}
 	if r.out.Space() > len(r.fifo.held) {
 		p[0].Events = unix.POLLIN
-	} else if r.lastWriterGone() || d < 0 {
+	} else if r.lastWriterGone() {
 		p[0].Fd, d = -1, -1
 	}
 	poll(p[:], d)

@@ -371,6 +371,17 @@ func TestNothingLeft(t *testing.T) {
 	}
 }
 
+// TestFlooded: whatever a command writes to the shell's own descriptors holds up
+// neither it nor us.
+func TestFlooded(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	want(t, s, "for n in 10 11 12 255; do for ((i=0;i<3000;i++)); do echo $i 0x0123456789abcde,0/0,hB: bash: x; done >&$n; done; (exit 6)", "", 6)
+	want(t, s, "(while :; do echo 0x0123456789abcde,0/0,hB: >&12; done) & (exit 7)", "", 7)
+	want(t, s, "(exit 8)", "", 8)
+	want(t, s, "kill $!; echo alive", "alive\n", 0)
+}
+
 func TestForkBomb(t *testing.T) {
 	s := open(t)
 	// Bounded by itself: the sandbox's pids limit is not here.

@@ -183,7 +183,7 @@ func (r *run) exit(reason sos.EndReason) (e sos.Exit) {
 			s.atime = false // they stand still here; the FIFO has to do
 			return r.exit(reason)
 		}
-		e = notRun("bash did not run the command: " + orElse(r.scan.complaint(), "its way of reading commands was changed by the user")).Exit
+		e = notRun("bash did not run the command: " + orElse(r.scan.complaint(), "the way it reads commands was changed in it; a new session helps")).Exit
 	default:
 		e.Reason, e.ExitCode = sos.EndExit, &code
 		s.last = code
@@ -211,56 +211,61 @@ func (s *Shell) why() sos.EndReason {
 // words passes on what the shell printed at its very end: under set -e bash
 // undoes the redirections before it runs an EXIT trap.
 func (r *run) words() {
-	for len(r.tail) > 0 && !r.s.isClosing() {
+	for len(r.tail) > 0 {
 		if n := min(len(r.tail), r.out.Space()); n > 0 {
 			r.out.Write(r.tail[:n])
 			r.tail = r.tail[n:]
-			continue
+		} else if !r.space() {
+			return
 		}
-		r.rest(-1)
 	}
 }
 
 // drain passes on what the command wrote before it ended, then waits a moment
-// for those who still hold its output. The result stands already: only Close
-// ends the wait for space. It says whether somebody is left.
+// for those who still hold its output. The result stands already: no limit ends
+// the wait for space, only Close does. It says whether somebody is left.
 func (r *run) drain() (survivors bool) {
 	f := r.fifo
+	if f.look(); !f.opened {
+		f.pump(r.out, len(f.buf)) // a writer that has written nothing is seen by reading only
+	}
 	if !f.opened {
-		f.pump(r.out, len(f.buf))
-		if f.look(); !f.opened {
-			return false
+		return false
+	}
+	for need := queued(f.fd); need > 0 && !f.over; {
+		n := f.pump(r.out, need)
+		if need -= n; n == 0 && (r.out.Space() > len(f.held) || !r.space()) {
+			break
 		}
 	}
-	for need := queued(f.fd); need > 0 && !f.over && !r.s.isClosing(); {
-		if n := f.pump(r.out, need); n > 0 {
-			need -= n
-			continue
-		}
-		if !f.over && r.out.Space() <= len(f.held) {
-			r.rest(-1)
-		} else {
-			break // it was read by somebody else
-		}
-	}
-	end := time.Now().Add(guest.DrainGrace)
-	for !f.over && !r.s.isClosing() {
+	for end := time.Now().Add(guest.DrainGrace); !f.over; {
 		f.pump(r.out, 1<<20)
 		if f.look(); f.over {
 			break
 		}
 		left := time.Until(end)
-		if left <= 0 && !r.lastWriterGone() {
+		if r.s.isClosing() || left <= 0 && !r.lastWriterGone() {
 			break
 		}
 		r.rest(left)
 	}
-	for len(f.held) > 0 && !r.s.isClosing() {
-		if f.flush(r.out); len(f.held) > 0 {
-			r.rest(-1)
+	for len(f.held) > 0 {
+		if f.flush(r.out); len(f.held) > 0 && !r.space() {
+			break
 		}
 	}
 	return !f.over
+}
+
+// space waits until the record takes more; false: Close does not wait for it.
+func (r *run) space() bool {
+	if r.s.isClosing() {
+		return false
+	}
+	p := []unix.PollFd{{Fd: int32(r.s.wake), Events: unix.POLLIN}}
+	poll(p, -1)
+	r.s.clearWake()
+	return true
 }
 
 // lastWriterGone: nobody holds the output any more, but there is no space yet

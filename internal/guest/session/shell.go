@@ -43,8 +43,9 @@ type Shell struct {
 	wake     int  // eventfd: Wake, Interrupt, Close
 	atime    bool // access times move
 	noPeek   bool // /proc/PID/syscall is refused: another user's shell
-	statOver bool // end of file on stat, tail
+	statOver bool // end of file on stat, tail, ctl
 	tailOver bool
+	ctlOver  bool
 	buf      []byte
 
 	runMu sync.Mutex // held by Run; guards the rest of this block

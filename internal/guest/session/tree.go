@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,22 +39,27 @@ func look(pid int) (p process, ok bool) {
 }
 
 // children lists the direct children of a process, those of its other threads
-// too.
-func children(pid int) (out []int) {
+// too. buf is scratch space.
+func children(pid int, buf []byte) (out []int) {
 	task := "/proc/" + strconv.Itoa(pid) + "/task/"
-	buf := make([]byte, 64<<10)
 	for _, tid := range list(task) {
 		b, err := readFile(task+tid+"/children", buf)
-		if err == unix.ENOENT {
-			if len(list(task)) > 0 && !hasChildrenFile() {
-				return childrenByWalk(pid)
-			}
-			continue
+		if err == unix.ENOENT && !hasChildrenFile() {
+			return childrenByWalk(pid)
 		}
-		for _, f := range bytes.Fields(b) {
-			if n, err := strconv.Atoi(string(f)); err == nil && n > 1 {
-				out = append(out, n)
-			}
+		out = append(out, pids(b, len(buf))...)
+	}
+	return out
+}
+
+// pids reads numbers; the last one may be cut where the file fills its buffer.
+func pids(b []byte, room int) (out []int) {
+	if len(b) == room {
+		b = b[:bytes.LastIndexByte(b, ' ')+1]
+	}
+	for f := range bytes.FieldsSeq(b) {
+		if n, err := strconv.Atoi(string(f)); err == nil && n > 1 {
+			out = append(out, n)
 		}
 	}
 	return out
@@ -79,12 +85,15 @@ func childrenByWalk(pid int) (out []int) {
 }
 
 // tree lists the living descendants of bash, without the subtrees below those
-// of its children that are in old (pid and start time).
+// of its children that are in old (pid and start time). Parents come before their
+// children and the youngest child first: signals sent in this order reach a shell
+// before what it waits for, and the end of a pipeline before its beginning, whose
+// death would let it end by itself.
 func tree(bash int, old map[int]uint64) (out []process) {
-	seen := map[int]bool{}
+	seen, buf := map[int]bool{}, make([]byte, 32<<10)
 	var walk func(int)
 	walk = func(pid int) {
-		for _, c := range children(pid) {
+		for _, c := range slices.Backward(children(pid, buf)) {
 			p, ok := look(c)
 			if !ok || seen[c] {
 				continue
@@ -118,19 +127,14 @@ func kids(bash int) map[int]uint64 {
 }
 
 // firstChildren is children for a process of one thread, as bash is: one read.
-func firstChildren(pid int) (out []int) {
+func firstChildren(pid int) []int {
 	var buf [4096]byte
 	s := strconv.Itoa(pid)
 	b, err := readFile("/proc/"+s+"/task/"+s+"/children", buf[:])
 	if err != nil || len(b) == len(buf) {
-		return children(pid)
+		return children(pid, make([]byte, 32<<10))
 	}
-	for _, f := range bytes.Fields(b) {
-		if n, err := strconv.Atoi(string(f)); err == nil && n > 1 {
-			out = append(out, n)
-		}
-	}
-	return out
+	return pids(b, len(buf))
 }
 
 func send(sig unix.Signal, ps []process) {
