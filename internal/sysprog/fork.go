@@ -137,24 +137,35 @@ func (p *Program) watch(opt ForkOptions) (stop func()) {
 	if opt.Timeout <= 0 || !p.exec {
 		return func() {}
 	}
-	done := make(chan struct{})
-	timer := time.AfterFunc(opt.Timeout, func() {
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
 		defer close(done)
-		child := p.page.loadChild()
-		if child < 0 {
-			return
+		for wait := opt.Timeout; ; wait = time.Millisecond {
+			select {
+			case <-over:
+				return
+			case <-time.After(wait):
+			}
+			// Until it is known: the clone itself may be what takes long.
+			if child := p.page.loadChild(); child >= 0 {
+				kill(child, opt.Pidfd)
+				return
+			}
 		}
-		if opt.Pidfd {
-			_ = unix.PidfdSendSignal(child, unix.SIGKILL, nil, 0) // gone already is fine
-			return
-		}
-		_ = unix.Kill(child, unix.SIGKILL)
-	})
+	}()
 	return func() {
-		if !timer.Stop() {
-			<-done
-		}
+		close(over)
+		<-done
 	}
+}
+
+// kill ends a child; one that is gone already is fine.
+func kill(child int, pidfd bool) {
+	if pidfd {
+		_ = unix.PidfdSendSignal(child, unix.SIGKILL, nil, 0)
+		return
+	}
+	_ = unix.Kill(child, unix.SIGKILL)
 }
 
 // collect reaps a child that failed and adds the signal that ended it to its error.

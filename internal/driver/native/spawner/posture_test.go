@@ -199,18 +199,18 @@ func checkMounts(t *testing.T, mountinfo, hostDir string) {
 func checkInside(t *testing.T, r *rig, id string) {
 	t.Helper()
 	for text, want := range map[string]string{
-		"cat /sys/class/net/lo/operstate; ls /sys/class/net | wc -l":      "unknown\n1\n",
-		"stat -c '%A %u:%g' /workspace /tmp /":                            "drwxr-xr-x 0:0\ndrwxrwxrwt 0:0\ndrwxr-xr-x 0:0\n",
-		"stat -c '%a %u' /dev/null /dev/.sos /dev/shm":                    "666 0\n711 0\n1777 0\n",
-		"echo x > /dev/null && head -c 3 /dev/zero | wc -c":               "3\n",
-		"grep -c localhost /etc/hosts":                                    "2\n",
-		"echo mine >> /etc/hosts && tail -1 /etc/hosts":                   "mine\n",
-		"cat /proc/sys/user/max_user_namespaces":                          "0\n",
-		"ulimit -n; ulimit -c":                                            "",
-		"find / -xdev -nouser -o -xdev -nogroup | head":                   "",
-		"wc -c < /proc/kcore":                                             "0\n",
-		"ls /sys/firmware | wc -l":                                        "0\n",
-		"touch /usr/bin/new && rm /usr/bin/new /usr/bin/tac && echo done": "done\n",
+		"cat /sys/class/net/lo/operstate; ls /sys/class/net | wc -l":                "unknown\n1\n",
+		"stat -c '%A %u:%g' /workspace /tmp /":                                      "drwxr-xr-x 0:0\ndrwxrwxrwt 0:0\ndrwxr-xr-x 0:0\n",
+		"stat -c '%a %u' /dev/null /dev/.sos /dev/shm":                              "666 0\n711 0\n1777 0\n",
+		"echo x > /dev/null && head -c 3 /dev/zero | wc -c":                         "3\n",
+		"grep -c localhost /etc/hosts":                                              "2\n",
+		"echo mine >> /etc/hosts && tail -1 /etc/hosts":                             "mine\n",
+		"cat /proc/sys/user/max_user_namespaces":                                    "0\n",
+		"ulimit -c 0 && grep -c 'core file size  *1  *1  *bytes' /proc/self/limits": "1\n",
+		"find / -xdev -nouser -o -xdev -nogroup | head":                             "",
+		"wc -c < /proc/interrupts":                                                  "0\n",
+		"ls /sys/firmware | wc -l":                                                  "0\n",
+		"touch /usr/bin/new && rm /usr/bin/new /usr/bin/tac && echo done":           "done\n",
 	} {
 		out := r.sh(id, text)
 		if want != "" && out != want || strings.HasPrefix(text, "find") && out != "" {
