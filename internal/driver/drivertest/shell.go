@@ -27,9 +27,11 @@ type Shell struct {
 }
 
 type proc struct {
-	out    bytes.Buffer
-	exited chan struct{}
-	exit   sos.Exit
+	out     bytes.Buffer
+	started sync.Once
+	runs    chan struct{} // closed when it was started, or has ended
+	exited  chan struct{}
+	exit    sos.Exit
 }
 
 // Connect dials the guest of id and waits for its hello. The connection ends
@@ -54,13 +56,14 @@ func Connect(t testing.TB, d driver.Driver, id string) *Shell {
 	return s
 }
 
-// Begin starts a command under /bin/sh -c and returns its id.
+// Begin starts a command under /bin/sh -c and returns its id when it runs.
 func (s *Shell) Begin(t testing.TB, text string) string {
 	t.Helper()
 	s.mu.Lock()
 	s.seq++
 	id := fmt.Sprintf("p-drivertest%d-%d", time.Now().UnixNano(), s.seq)
-	s.procs[id] = &proc{exited: make(chan struct{})}
+	p := &proc{runs: make(chan struct{}), exited: make(chan struct{})}
+	s.procs[id] = p
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), Deadline)
 	defer cancel()
@@ -70,6 +73,11 @@ func (s *Shell) Begin(t testing.TB, text string) string {
 	})
 	if err != nil {
 		t.Fatalf("run %q: %v", text, err)
+	}
+	select {
+	case <-p.runs:
+	case <-ctx.Done():
+		t.Fatalf("%q does not start", text)
 	}
 	return id
 }
@@ -158,10 +166,17 @@ func (s *Shell) Exited(id string, e sos.Exit, _ time.Time) {
 	default:
 		p.exit = e
 		close(p.exited)
+		p.started.Do(func() { close(p.runs) })
 	}
 }
 
-// Started, Drained and SessionEnded are of guest.Sink; the suite needs none.
-func (s *Shell) Started(string, time.Time)     {}
+// Started is of guest.Sink.
+func (s *Shell) Started(id string, _ time.Time) {
+	if p := s.proc(id); p != nil {
+		p.started.Do(func() { close(p.runs) })
+	}
+}
+
+// Drained and SessionEnded are of guest.Sink; the suite needs neither.
 func (s *Shell) Drained(string)                {}
 func (s *Shell) SessionEnded(string, sos.Exit) {}

@@ -56,7 +56,9 @@ func TestSpawnerAndServerKilled(t *testing.T) {
 	pids := map[string]int{}
 	for _, id := range all {
 		pids[id] = guestPid(t, d, id)
-		drivertest.Connect(t, d, id).Must(t, "echo "+id+" > /name")
+		sh := drivertest.Connect(t, d, id)
+		sh.Must(t, "echo "+id+" > /name")
+		sh.Close()
 	}
 	killSpawner(t, d)
 	if err := d.Close(); err != nil { // a server's death does no more than this
@@ -96,7 +98,9 @@ func TestWaitOutlivesSpawner(t *testing.T) {
 	go func() { e, err := d.Wait(t.Context(), id); ends <- end{e, err} }()
 	for range 3 {
 		killSpawner(t, d)
-		drivertest.Connect(t, d, id).Must(t, "true")
+		sh := drivertest.Connect(t, d, id)
+		sh.Must(t, "true")
+		sh.Close()           // one host at a time: the next would be fought over the guest
 		start(t, d, newID()) // brings the next spawner
 	}
 	killGuest(t, d, id)

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/seaofsimulation/sos"
 	"github.com/seaofsimulation/sos/internal/driver"
 	"github.com/seaofsimulation/sos/internal/driver/native/cgroup"
+	"github.com/seaofsimulation/sos/internal/driver/native/spawn"
 )
 
 // Driver is the native driver of one data directory.
@@ -84,6 +86,10 @@ func (d *Driver) prepare(ctx, background context.Context, r *report) {
 		r.bad("data directory", "use a local, writable filesystem: sos serve --data-dir DIR", "the directories of sandboxes cannot be made: %v", err)
 		return
 	}
+	if n := len(filepath.Join(d.dirs.run, spawn.Socket)); n > maxSocketPath {
+		r.bad("run directory", "name a directory with a shorter path: sos serve --run-dir DIR",
+			"the path of the run directory is too long for sockets in it: %d bytes are possible, not %d", len(d.dirs.run)-(n-maxSocketPath), len(d.dirs.run))
+	}
 	h.checkRest(r)
 	d.checkGroups(r)
 	spawner := d.checkPrograms(r)
@@ -111,6 +117,9 @@ func (d *Driver) prepare(ctx, background context.Context, r *report) {
 		d.log.Warn("old programs could not be removed", "op", "open", "err", err)
 	}
 }
+
+// maxSocketPath is what the address of a Unix socket has room for.
+const maxSocketPath = 107
 
 func (d *Driver) makeDirs() error {
 	return errors.Join(

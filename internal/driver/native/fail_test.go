@@ -214,6 +214,7 @@ func TestUnhealthyHosts(t *testing.T) {
 		"NoGuest":    func(t *testing.T, cfg *Config) { cfg.GuestPath = "/nowhere" },
 		"NoSpawner":  func(t *testing.T, cfg *Config) { cfg.SpawnerPath = "/nowhere" },
 		"BadSpawner": func(t *testing.T, cfg *Config) { cfg.SpawnerPath = "/bin/false" },
+		"LongRunDir": func(t *testing.T, cfg *Config) { cfg.RunDir = filepath.Join(cfg.RunDir, strings.Repeat("r", 100)) },
 		"DataOnOverlay": func(t *testing.T, cfg *Config) {
 			dir := t.TempDir()
 			for _, d := range []string{"l", "u", "w", "m"} {

@@ -84,9 +84,12 @@ func makeShared(image string) (err error) {
 func newConfig(t testing.TB) Config {
 	t.Helper()
 	setUp(t)
-	dir := t.TempDir() // its long name makes paths of sockets longer than an address holds
+	run, err := os.MkdirTemp("", "run-")
+	if err != nil {
+		t.Fatal(err)
+	}
 	cfg := Config{
-		DataDir: filepath.Join(dir, "data"), RunDir: filepath.Join(dir, "run"),
+		DataDir: filepath.Join(t.TempDir(), "data"), RunDir: run,
 		Instance: sos.NewID("", nil)[:8], GuestPath: shared.guest, SpawnerPath: shared.spawner,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}

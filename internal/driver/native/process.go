@@ -153,7 +153,7 @@ func waitEnd(ctx context.Context, pidfd int) error {
 
 // arguments tell the spawner where it works.
 func (s *supervisor) arguments() []string {
-	return []string{"sos-spawner", "-run", s.dirs.run, "-instance", s.instance, "-build", s.build()}
+	return []string{"sos-spawner", "-run", s.dirs.run, "-instance", s.instance, "-build", s.build(), "-keep", s.dirs.data}
 }
 
 // build names the build of the program that a spawner has to be: that of the file.

@@ -36,7 +36,8 @@ func (d *Driver) Start(ctx context.Context, id string, s driver.Spec) error {
 	}
 	var u undo
 	defer u.run()
-	if err := d.clearRun(ctx, id); err != nil {
+	// A guest that died keeps its run directory, with its last words, until now.
+	if err := d.endRun(ctx, id); err != nil {
 		return fmt.Errorf("start %s: %w", id, err)
 	}
 	base, err := d.prepareState(id, s.Image, &u)
@@ -72,20 +73,6 @@ func checkImage(i driver.Image) error {
 		}
 	}
 	return nil
-}
-
-// clearRun takes away what an ended run left: a guest that died keeps its run
-// directory, with its last words, until then.
-func (d *Driver) clearRun(ctx context.Context, id string) error {
-	if !exists(d.dirs.runOf(id)) {
-		return nil
-	}
-	return d.spawn.call(ctx, func(c *spawn.Client) error {
-		if err := c.Kill(ctx, id); err != nil {
-			return err
-		}
-		return c.Forget(ctx, id)
-	})
 }
 
 // prepareState makes or reopens the state directory and gives the sandbox's range
@@ -190,13 +177,22 @@ func (d *Driver) create(ctx context.Context, id string, s driver.Spec, base uint
 		Layers: s.Image.Layers, IDBase: base, Hostname: s.Hostname,
 		Limits: spawn.Limits{CPU: s.Limits.CPU, Memory: int64(s.Limits.Memory), PIDs: s.Limits.PIDs},
 	}
-	return d.spawn.call(ctx, func(c *spawn.Client) error {
-		created, err := c.Create(ctx, req)
+	// A create that has begun is waited for, also when the caller is gone: to end a
+	// sandbox that may come to life a moment later would be a race. It takes
+	// milliseconds, and the spawner bounds it.
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	err := d.spawn.call(whole, func(c *spawn.Client) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		created, err := c.Create(whole, req)
 		if err == nil {
 			unix.Close(created.Pidfd)
 		}
 		return err
 	})
+	return errors.Join(err, ctx.Err())
 }
 
 // startError says which step failed.
@@ -206,7 +202,7 @@ func startError(id string, err error) error {
 	}
 	e := &sos.Error{Code: sos.CodeStartFailed, Message: fmt.Sprintf("sandbox %s could not be started", id), Cause: err}
 	if s, ok := errors.AsType[*spawn.Error](err); ok {
-		e.Message += ": " + s.Message
+		e = sos.Errorf(sos.CodeStartFailed, "%s: %w", e.Message, s)
 	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		e.Message = fmt.Sprintf("sandbox %s could not be started: the disk is full", id)

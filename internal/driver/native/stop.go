@@ -74,7 +74,7 @@ func (d *Driver) endRun(ctx context.Context, id string) error {
 	if d.spawn == nil {
 		return d.unavailable()
 	}
-	return d.spawn.call(ctx, func(c *spawn.Client) error {
+	err := d.spawn.call(ctx, func(c *spawn.Client) error {
 		if err := c.Kill(ctx, id); err != nil {
 			return err
 		}
@@ -89,6 +89,11 @@ func (d *Driver) endRun(ctx context.Context, id string) error {
 		}
 		return c.Forget(ctx, id)
 	})
+	if err != nil || !exists(d.dirs.runOf(id)) {
+		return err
+	}
+	// The spawner never heard of it: a start was cut off before there was a guest.
+	return eraseTree(d.dirs.runOf(id))
 }
 
 func notFound(err error) bool {

@@ -23,6 +23,7 @@ func fakeSpawner(mode string) int {
 	f := flag.NewFlagSet("fake", flag.ContinueOnError)
 	run, build := f.String("run", "", ""), f.String("build", "", "")
 	f.String("instance", "", "")
+	f.String("keep", "", "")
 	if f.Parse(os.Args[1:]) != nil || mode == "dead" {
 		os.Stderr.WriteString("these are my last words")
 		return 1

@@ -2,9 +2,7 @@ package native
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -90,11 +88,10 @@ func (l layout) sealed(id string) bool { return !exists(l.mark(id)) }
 func (l layout) mark(id string) string { return filepath.Join(l.work(id), "work", "incompat") }
 
 func (l layout) removeMark(id string) error {
-	err := os.Remove(filepath.Join(l.mark(id), "volatile"))
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = os.Remove(l.mark(id))
+	if l.sealed(id) {
+		return nil
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := eraseTree(l.mark(id)); err != nil {
 		return fmt.Errorf("work directory of %s: %w", id, err)
 	}
 	return nil
