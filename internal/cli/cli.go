@@ -70,7 +70,8 @@ const exitHelp = `Exit codes:
   1    error; the message on stderr says what and how to mend it
   2    the command line is wrong
   124  exec: the command was ended by --timeout
-  130  ended by Ctrl-C (SIGINT); 143 by SIGTERM, 129 by SIGHUP
+  130  ended by Ctrl-C (SIGINT), also exec when that ended the command;
+       143 by SIGTERM, 129 by SIGHUP
   141  nobody reads stdout any more
   exec gives the exit code of the command itself (255 where it has none),
   session that of its shell when the shell ended it`

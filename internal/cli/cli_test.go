@@ -178,6 +178,10 @@ func TestExecLinesAndCodes(t *testing.T) {
 			t.Errorf("exit code %d for %d, want %d", got.code, code, want)
 		}
 	}
+	s.result = sos.ExecResult{ExitCode: -1, Reason: sos.EndSpawnFailed, Message: "no such directory"}
+	check(t, s.run(true, nil, "sandbox", "exec", "X", "c"), 255, "Executing command in sandbox X: c\n", "Command failed with exit code: -1: no such directory\n")
+	s.result = sos.ExecResult{ExitCode: -1, Reason: sos.EndSandboxStopped}
+	check(t, s.run(true, nil, "sandbox", "exec", "X", "c"), 255, "Executing command in sandbox X: c\n", "Command failed with exit code: -1: sandbox_stopped\n")
 	s.result = sos.ExecResult{ExitCode: 130, TimedOut: true, Output: "part"}
 	check(t, s.run(true, nil, "sandbox", "exec", "--timeout", "2", "X", "c"), 124, "Executing command in sandbox X: c\npart\n", "Command timed out after 2s\n")
 	if got := s.execs[len(s.execs)-1].Timeout; got != sos.Duration(2*time.Second) {
@@ -360,11 +364,11 @@ func TestExecInterrupt(t *testing.T) {
 		}
 		select {
 		case <-stop:
-			return sos.ExecResult{ExitCode: 130, Output: "so far"}, nil
+			return sos.ExecResult{ExitCode: -1, Reason: sos.EndCancelled, Output: "so far"}, nil
 		case <-ctx.Done():
 			return sos.ExecResult{}, ctx.Err()
 		}
 	}
 	check(t, s.run(false, nil, "sandbox", "exec", "X", "sleep 9"), 130,
-		"Executing command in sandbox X: sleep 9\nso far\n", "Command failed with exit code: 130\n")
+		"Executing command in sandbox X: sleep 9\nso far\n", "Command was interrupted\n")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seaofsimulation/sos"
+	"github.com/seaofsimulation/sos/internal/config"
 )
 
 // maxStdin is the most that -i passes on: the command's input goes with the request.
@@ -190,14 +191,9 @@ func execExit(f *format, req sos.ExecRequest, res sos.ExecResult) error {
 			return err
 		}
 	}
-	code, text := res.ExitCode&0xff, ""
+	code, text := endOf(res)
 	if res.TimedOut {
-		code, text = exitTimedOut, fmt.Sprintf("Command timed out after %s", req.Timeout)
-	} else if res.ExitCode != 0 {
-		text = fmt.Sprintf("Command failed with exit code: %d", res.ExitCode)
-		if res.Message != "" {
-			text += ": " + res.Message
-		}
+		text += " after " + config.Text(req.Timeout)
 	}
 	if code == 0 && text == "" {
 		return nil
@@ -206,6 +202,26 @@ func execExit(f *format, req sos.ExecRequest, res sos.ExecResult) error {
 		text = ""
 	}
 	return exitError{code: code, text: text}
+}
+
+// endOf gives the exit code of this program for the end of a command, and the end
+// in words where it is not plain success.
+func endOf(res sos.ExecResult) (code int, text string) {
+	switch {
+	case res.TimedOut:
+		return exitTimedOut, "Command timed out"
+	case res.ExitCode == 0:
+		return 0, ""
+	case res.ExitCode < 0 && res.Reason == sos.EndCancelled:
+		return exitInterrupted, "Command was interrupted"
+	}
+	text = fmt.Sprintf("Command failed with exit code: %d", res.ExitCode)
+	if res.Message != "" {
+		text += ": " + res.Message
+	} else if res.ExitCode < 0 && res.Reason != "" {
+		text += ": " + string(res.Reason)
+	}
+	return res.ExitCode & 0xff, text
 }
 
 // execJSON is a result with the id of its recorded process.

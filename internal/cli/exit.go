@@ -17,11 +17,11 @@ import (
 
 // Exit codes; scripts rely on them.
 const (
-	exitError1    = 1
-	exitUsage     = 2
-	exitTimedOut  = 124 // as timeout(1) has it
-	exitNoReader  = 128 + int(syscall.SIGPIPE)
-	exitNoneKnown = 255 // the command has no exit code
+	exitError1      = 1
+	exitUsage       = 2
+	exitTimedOut    = 124 // as timeout(1) has it
+	exitInterrupted = 128 + int(syscall.SIGINT)
+	exitNoReader    = 128 + int(syscall.SIGPIPE)
 )
 
 // exitError ends the program with a code; text, where there is any, goes to

@@ -234,13 +234,19 @@ func (r *repl) show(res sos.ExecResult, err error) error {
 			return errLeave // nobody reads; the sandbox is removed on the way out
 		}
 	}
-	if res.ExitCode != 0 {
+	code, _ := endOf(res)
+	switch {
+	case code == exitInterrupted && res.ExitCode < 0:
+		fmt.Fprintln(r.Err, "(interrupted)")
+	case res.ExitCode != 0 && res.Message != "":
+		fmt.Fprintf(r.Err, "(exit code: %d: %s)\n", res.ExitCode, res.Message)
+	case res.ExitCode != 0:
 		fmt.Fprintf(r.Err, "(exit code: %d)\n", res.ExitCode)
 	}
 	if res.Exited {
 		fmt.Fprintln(r.Err, "The session has ended.")
-		if res.ExitCode != 0 {
-			return exitError{code: res.ExitCode & 0xff}
+		if code != 0 {
+			return exitError{code: code}
 		}
 		return errLeave
 	}

@@ -36,7 +36,7 @@ func TestSessionOnTerminal(t *testing.T) {
 		return err == nil && len(out) > 0
 	})
 	p.typed("\x03")
-	p.expect("(exit code: 130)")
+	p.expect("(interrupted)")
 	p.expect("sandbox:sb-")
 	p.typed("half a line\x03") // dropped
 	p.typed("echo \"<$shell>\"\r")
