@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -128,6 +129,9 @@ func (t *tarBundle) scan() error {
 			return corrupt(err)
 		}
 		name := path.Clean("/" + hdr.Name)[1:]
+		if strings.Count(name, "/") > 2 {
+			continue // no part of an image lies deeper than blobs/sha256/…
+		}
 		switch hdr.Typeflag {
 		case tar.TypeReg:
 			at, err := t.file.Seek(0, io.SeekCurrent)

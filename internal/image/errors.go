@@ -29,7 +29,7 @@ func storeError(err error, doing string) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return canceled(err)
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+	case isFull(err):
 		return &sos.Error{Code: sos.CodeImageFailed, Message: "no space left on the disk of the image store (" + doing + ")",
 			Fix:   "remove images (sos image rm) or stopped sandboxes, or give the server a larger --data-dir",
 			Cause: err}
@@ -40,6 +40,8 @@ func storeError(err error, doing string) error {
 	return &sos.Error{Code: sos.CodeImageFailed, Message: "the image store failed (" + doing + ")",
 		Fix: "the server's log has the cause", Cause: err}
 }
+
+func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // errDamaged marks errors of an archive's own bytes.
 var errDamaged = errors.New("damaged archive")

@@ -40,7 +40,7 @@ const (
 	maxConfig   = 8 << 20
 )
 
-const limitFix = "if the image is honest, raise the image limits of the server"
+const limitFix = "make the image smaller; the limit guards the disk of the server"
 
 // budget is what is left to one layer.
 type budget struct {

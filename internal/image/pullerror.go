@@ -39,7 +39,7 @@ func (s *Store) pullError(ctx context.Context, r reference, err error) error {
 	case errors.Is(err, errShort):
 		return fail("try again later, "+importFix, "the connection to %s broke again and again while %q was pulled", reg, img)
 	case errors.Is(err, errPlain), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		return fail("give the registry a certificate, or name it as insecure in the server's configuration", "%s does not speak TLS", reg)
+		return fail("give the registry a certificate, "+importFix, "%s does not speak TLS", reg)
 	case strings.Contains(err.Error(), "does not match requested digest"):
 		return fail("tell the registry's operator", "%s sends a manifest for %q that does not have its digest", reg, img)
 	case strings.Contains(err.Error(), "x509: "), strings.Contains(err.Error(), "tls: "):

@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"os"
 	"strings"
@@ -17,42 +18,53 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 		return canceled(err)
 	}
 	s.mu.Lock()
-	gone, err := s.forget(ref)
+	removed, gone, err := s.forget(ref)
 	s.mu.Unlock()
 	s.discard(gone)
-	return err
+	if err != nil || !removed {
+		return err
+	}
+	// Only now, because on a full disk nothing can be written before something is
+	// deleted. A name whose image is gone counts for nothing, so a table that is
+	// late does no harm.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.setNames(s.names); err != nil {
+		s.log.Warn("table of image names not written", "op", "remove", "err", err)
+	}
+	return nil
 }
 
-// forget does the visible half of a removal. s.mu is held.
-func (s *Store) forget(ref string) (gone []string, err error) {
+// forget does the visible half of a removal, and says whether the image went or
+// only a name. It needs no space on the disk when the image goes. s.mu is held.
+func (s *Store) forget(ref string) (removed bool, gone []string, err error) {
 	rec, name, err := s.find(ref)
 	if err != nil {
-		return nil, err
+		return false, nil, err
 	}
 	names := cloneNames(s.names)
 	if name != "" && len(s.show(rec).Names) > 1 {
 		delete(names, name)
-		return nil, s.setNames(names)
+		return false, nil, s.setNames(names)
 	}
 	if err := s.inUse(rec.Digest, ref); err != nil {
-		return nil, err
+		return false, nil, err
 	}
+	if err := os.Remove(s.path("images", hexOf(rec.Digest)+".json")); err != nil && !os.IsNotExist(err) {
+		return false, nil, storeError(err, "removing the image")
+	}
+	if err := syncDir(s.path("images")); err != nil {
+		return false, nil, storeError(err, "removing the image")
+	}
+	delete(s.images, rec.Digest)
 	for n, digest := range names {
 		if digest == rec.Digest {
 			delete(names, n)
 		}
 	}
-	if err := s.setNames(names); err != nil {
-		return nil, err
-	}
-	if err := os.Remove(s.path("images", hexOf(rec.Digest)+".json")); err != nil && !os.IsNotExist(err) {
-		return nil, storeError(err, "removing the image")
-	}
-	if err := syncDir(s.path("images")); err != nil {
-		return nil, storeError(err, "removing the image")
-	}
-	delete(s.images, rec.Digest)
-	return s.collect()
+	s.names = names
+	gone, err = s.collect()
+	return true, gone, err
 }
 
 func (s *Store) inUse(digest, ref string) error {
@@ -101,14 +113,11 @@ func (s *Store) collect() (gone []string, err error) {
 			if keep[e.Name()] {
 				continue
 			}
-			to, err := os.MkdirTemp(s.path("ingest"), "gone-")
-			if err != nil {
+			to := s.path("ingest", "gone-"+e.Name()[:min(len(e.Name()), 100)]+"-"+rand.Text())
+			if err := os.Rename(s.path(dir, e.Name()), to); err != nil {
 				return gone, storeError(err, "removing unused layers")
 			}
 			gone = append(gone, to)
-			if err := os.Rename(s.path(dir, e.Name()), to+"/"+e.Name()); err != nil {
-				return gone, storeError(err, "removing unused layers")
-			}
 		}
 	}
 	return gone, nil

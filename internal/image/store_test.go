@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -286,6 +287,29 @@ func small(t *testing.T, kind, size string) string {
 	return d
 }
 
+// fill writes until nothing more fits, also no empty file.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for size := 1 << 20; size > 0; size /= 2 {
+		for err = nil; err == nil; {
+			_, err = f.Write(make([]byte, size))
+		}
+		if !errors.Is(err, unix.ENOSPC) {
+			t.Fatal(err)
+		}
+	}
+	for i := range 10000 { // more than such an ext4 has inodes
+		if err := os.Mkdir(fmt.Sprintf("%s.%d", path, i), 0o700); err != nil {
+			break
+		}
+	}
+}
+
 func TestDiskFull(t *testing.T) {
 	for _, kind := range []string{"tmpfs", "ext4"} {
 		t.Run(kind, func(t *testing.T) {
@@ -312,6 +336,19 @@ func TestDiskFull(t *testing.T) {
 				t.Errorf("images afterwards: %v, %v", list, err)
 			}
 			importTar(t, s, "fits", reg("usr/g", "x")) // there is room again
+			// Images can be removed when not a byte is left, also by a new server.
+			fill(t, filepath.Join(filepath.Dir(s.path("ingest")), "filler"))
+			s.Close()
+			if s, err = Open(Config{Dir: s.cfg.Dir}); err != nil {
+				t.Fatalf("open on a full disk: %v", err)
+			}
+			defer s.Close()
+			for _, ref := range []string{"kept", "fits"} {
+				if err := s.Remove(background, ref); err != nil {
+					t.Errorf("remove on a full disk: %v", err)
+				}
+			}
+			wantEmpty(t, s, "layers", "images", "blobs", "ingest")
 		})
 	}
 }
