@@ -45,6 +45,7 @@ const (
 	ReasonStartFailed Reason = "start_failed" // the driver could not start it
 	ReasonServerLimit Reason = "server_limit" // waits: max_sandboxes or memory of the host
 	ReasonLost        Reason = "lost"         // its guest ended unasked (host reboot, kill, crash)
+	ReasonDiskLimit   Reason = "disk_limit"   // something in the background wrote beyond its disk limit
 	ReasonShutdown    Reason = "shutdown"     // the server was told to stop its sandboxes
 )
 

@@ -31,7 +31,6 @@ type box struct {
 	sessionCommands int
 	lastStandalone  *int
 	deadline        time.Time // with its monotonic part; zero: none
-	diskBytes       int64     // at the last look
 }
 
 func newBox(row sos.Sandbox) *box {

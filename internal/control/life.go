@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seaofsimulation/sos"
@@ -26,8 +25,7 @@ type life struct {
 	work   group         // its goroutines, and writes of its records
 	served chan struct{} // closed when the guest's connection is served no more
 
-	slots    chan struct{} // one token for each process alive
-	checking atomic.Bool   // its disk is being looked at
+	slots chan struct{} // one token for each process alive
 
 	mu       sync.Mutex
 	since    time.Time // end of the start
@@ -37,6 +35,8 @@ type life struct {
 	sessions map[string]*session
 	waiting  int // standalone commands that wait for a slot
 	closing  *sos.Error
+	reason   sos.Reason // of a loss
+	look     look
 }
 
 // facts is what commands of a life inherit.

@@ -157,7 +157,13 @@ func (p *Plane) start(b *box, op *startOp) error {
 		return err
 	}
 	p.admission.release(b.id)
-	p.recordFailedStart(b, first, err)
+	reason, failed := failedStart(err, op.ctx.Err() != nil)
+	if l != nil && reason == sos.ReasonLost {
+		l.mu.Lock()
+		reason = l.reason
+		l.mu.Unlock()
+	}
+	p.recordFailedStart(b, first, failed, reason, err)
 	return err
 }
 
@@ -295,33 +301,43 @@ func (p *Plane) retry(call func(context.Context) error) (err error) {
 		ctx, cancel := p.step()
 		err = call(ctx)
 		cancel()
-		if err == nil || p.base.Err() != nil || !sleep(p.base, 50*time.Millisecond<<(2*try)) {
+		if err == nil || try == driverTries-1 || !sleep(p.base, 50*time.Millisecond<<(2*try)) {
 			return err
 		}
 	}
 	return err
 }
 
+// failedStart says what a start that ended with err leaves: the reason, and whether
+// the sandbox counts as failed or is what it was before.
+func failedStart(err error, calledOff bool) (reason sos.Reason, failed bool) {
+	code := sos.ErrorCode(err)
+	switch {
+	case calledOff && code == sos.CodeUnavailable:
+		return sos.ReasonShutdown, false
+	case calledOff:
+		return sos.ReasonUser, false
+	case code == sos.CodeImageFailed: // nothing of it existed yet
+		return sos.ReasonImageFailed, false
+	case code == sos.CodeSetupFailed:
+		return sos.ReasonSetupFailed, true
+	case code == sos.CodeSandboxLost:
+		return sos.ReasonLost, true
+	}
+	return sos.ReasonStartFailed, true
+}
+
 // recordFailedStart writes what became of the sandbox.
-func (p *Plane) recordFailedStart(b *box, first bool, cause error) {
+func (p *Plane) recordFailedStart(b *box, first, failed bool, reason sos.Reason, cause error) {
 	err := p.edit(b, false, func(s *sos.Sandbox) {
 		s.Desired, s.Status = sos.DesiredStopped, before(!first)
 		if first {
 			s.Desired = sos.DesiredCreated
 		}
-		s.Message = sos.ErrorMessage(cause)
-		switch sos.ErrorCode(cause) {
-		case sos.CodeSandboxStopped, sos.CodeCanceled:
-			s.Reason, s.Message = sos.ReasonUser, "the start was called off"
-		case sos.CodeImageFailed: // nothing of it existed yet
-			s.Reason = sos.ReasonImageFailed
-		case sos.CodeSetupFailed:
-			s.Status, s.Reason = sos.StatusFailed, sos.ReasonSetupFailed
-		case sos.CodeSandboxLost:
-			s.Status, s.Reason = sos.StatusFailed, sos.ReasonLost
-		default:
-			s.Status, s.Reason = sos.StatusFailed, sos.ReasonStartFailed
+		if failed {
+			s.Status = sos.StatusFailed
 		}
+		s.Reason, s.Message = reason, sos.ErrorMessage(cause)
 	})
 	if err != nil {
 		p.cfg.Log.Error("cannot record a failed start", "sandbox", b.id, "err", err)

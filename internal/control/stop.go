@@ -277,6 +277,9 @@ func (p *Plane) lost(l *life, exit driver.Exit) {
 	case <-l.ctx.Done():
 	}
 	t.Stop()
+	l.mu.Lock()
+	l.reason = reason
+	l.mu.Unlock()
 	l.close(err)
 	l.cancel(err) // a start that waits for the guest goes on to fail
 	if b.lock(p.base) != nil {

@@ -21,6 +21,7 @@ func (p *Plane) watch() {
 	p.admission.recheck()
 	now := p.cfg.Now()
 	low := p.diskLow() != nil
+	s, ok := p.cfg.Driver.(driver.Statser)
 	for _, b := range p.all() {
 		b.mu.Lock()
 		l, deadline, end := b.life, b.deadline, b.end
@@ -34,14 +35,8 @@ func (p *Plane) watch() {
 				grace: p.cfg.StopGrace, cause: errStopped()})
 			continue
 		}
-		busy := l.overdue(now)
-		if s, ok := p.cfg.Driver.(driver.Statser); ok && busy && l.checking.CompareAndSwap(false, true) {
-			if !l.work.spawn(func() {
-				defer l.checking.Store(false)
-				l.checkDisk(s, low)
-			}) {
-				l.checking.Store(false)
-			}
+		if busy := l.overdue(now); ok && l.lookDue(now, busy, p.cfg.WatchInterval) && !l.work.spawn(func() { l.checkDisk(s, low) }) {
+			l.looked(0)
 		}
 	}
 }
@@ -66,38 +61,6 @@ func (l *life) overdue(now time.Time) (busy bool) {
 		l.force(pr, sos.EndTimeout)
 	}
 	return busy
-}
-
-// checkDisk ends the commands of a sandbox that is over its disk limit, or that
-// grows while the host has hardly any room left.
-func (l *life) checkDisk(s driver.Statser, hostLow bool) {
-	ctx, cancel := context.WithTimeout(l.ctx, checkTimeout)
-	defer cancel()
-	st, err := s.Stats(ctx, l.b.id)
-	if err != nil || st.DiskBytes < 0 {
-		return // the next look is soon
-	}
-	l.b.mu.Lock()
-	grew := st.DiskBytes > l.b.diskBytes
-	l.b.diskBytes = st.DiskBytes
-	limit := int64(l.b.row.Limits.WithDefaults().Disk)
-	l.b.mu.Unlock()
-	if !grew || st.DiskBytes <= limit && !hostLow {
-		return
-	}
-	l.p.cfg.Log.Warn("ending commands: no room on the disk", "sandbox", l.b.id, "bytes", st.DiskBytes, "limit", limit, "host_low", hostLow)
-	l.mu.Lock()
-	var running []*proc
-	for _, pr := range l.procs {
-		if !pr.ended && pr.rec != nil && pr.p.StartedAt != nil && !pr.overdue {
-			pr.overdue = true
-			running = append(running, pr)
-		}
-	}
-	l.mu.Unlock()
-	for _, pr := range running {
-		l.force(pr, sos.EndDiskLimit)
-	}
 }
 
 // force ends a command from outside, for as long as it takes.

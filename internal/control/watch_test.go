@@ -290,3 +290,105 @@ func TestSickSandbox(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDiskLimitWithoutCommands: what an earlier command left behind goes on
+// writing, so the sandbox is stopped.
+func TestDiskLimitWithoutCommands(t *testing.T) {
+	r := newRig(t)
+	r.shutdown()
+	f := &full{}
+	r.boot(func(c *Config) {
+		f.gate = c.Driver.(*gate)
+		c.Driver, c.WatchInterval = f, time.Millisecond
+	})
+	id := r.started(sos.SandboxSpec{Limits: sos.Limits{Disk: 5 << 20}})
+	eventually(t, "it is stopped", func() bool { return r.look(id).Status == sos.StatusStopped })
+	if s := r.look(id); s.Reason != sos.ReasonDiskLimit || s.Message == "" {
+		t.Errorf("stopped: %+v", s)
+	}
+}
+
+// stubborn is a driver under which commands outlive the first attempt to end
+// them.
+type stubborn struct {
+	*gate
+	frozen, thawed atomic.Bool
+}
+
+func (s *stubborn) Freeze(ctx context.Context, id string) error {
+	s.frozen.Store(true)
+	return s.gate.Freeze(ctx, id)
+}
+
+func (s *stubborn) Thaw(ctx context.Context, id string) error {
+	s.thawed.Store(true)
+	return s.gate.Thaw(ctx, id)
+}
+
+// TestFreezeEndsWhatDoesNotEnd: a guest that is slow to kill gets help.
+func TestFreezeEndsWhatDoesNotEnd(t *testing.T) {
+	r := newRig(t)
+	r.shutdown()
+	s := &stubborn{}
+	r.boot(func(c *Config) { s.gate = c.Driver.(*gate); c.Driver = s })
+	id := r.started(sos.SandboxSpec{})
+	go r.Exec(t.Context(), id, sos.ExecRequest{Command: "sleep 600", Standalone: true})
+	var pr *proc
+	b, _ := r.find(t.Context(), id)
+	l, _ := b.running()
+	eventually(t, "it runs", func() bool {
+		for _, q := range b.alive() {
+			pr = q
+		}
+		return pr != nil && pr.snapshot(false).StartedAt != nil
+	})
+	// A process that the guest does not know stands for one that it cannot end.
+	ghost, err := l.accept(sos.KindStandalone, r.newID(sos.ProcessIDPrefix), 99, "ghost", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.slots <- struct{}{} // the one that accept counts on
+	l.force(ghost, sos.EndTimeout)
+	eventually(t, "the sandbox was frozen and thawed", func() bool { return s.frozen.Load() && s.thawed.Load() })
+	if got := pr.snapshot(false); got.Status != sos.ProcessRunning {
+		t.Errorf("the other command is %s", got.Status)
+	}
+	r.execReq(id, sos.ExecRequest{Command: "echo thawed", Standalone: true})
+}
+
+// TestDriverThatCannotStop: the place stays taken until the sandbox has ended
+// really, and the reconciler gets there.
+func TestDriverThatCannotStop(t *testing.T) {
+	r := newRig(t)
+	r.shutdown()
+	broken := &unstoppable{}
+	r.boot(func(c *Config) { broken.gate = c.Driver.(*gate); c.Driver = broken })
+	id := r.started(sos.SandboxSpec{})
+	broken.failing.Store(true)
+	_, err := r.StopSandbox(t.Context(), id, sos.StopRequest{})
+	wantCode(t, err, sos.CodeInternal)
+	if held, _ := r.admission.counts(); held != 1 {
+		t.Errorf("%d places are taken by what still runs", held)
+	}
+	if s := r.look(id); s.Status != sos.StatusStopping {
+		t.Errorf("status %s", s.Status)
+	}
+	broken.failing.Store(false)
+	eventually(t, "it is stopped", func() bool { return r.look(id).Status == sos.StatusStopped })
+	if held, _ := r.admission.counts(); held != 0 {
+		t.Errorf("%d places are taken", held)
+	}
+	r.start(id)
+}
+
+type unstoppable struct {
+	*gate
+	failing atomic.Bool
+}
+
+func (u *unstoppable) Stop(ctx context.Context, id string) error {
+	if u.failing.Load() {
+		return errCut
+	}
+	return u.gate.Stop(ctx, id)
+}
