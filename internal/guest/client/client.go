@@ -49,6 +49,7 @@ type Client struct {
 	lastCall uint64
 	calls    map[uint64]*call
 	procs    map[string]*proc
+	released guest.Recent // told the guest to forget; it may not have heard
 }
 
 // Times of the client.

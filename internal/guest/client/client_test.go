@@ -229,6 +229,24 @@ func TestReconnect(t *testing.T) {
 	e.wait(t, "started p-1", "output p-1 out abc", "exited p-1", "resume p-1", "output p-1 out de", "drained p-1")
 }
 
+// TestReleaseLost: an end whose release did not arrive is not told twice.
+func TestReleaseLost(t *testing.T) {
+	e := newEvents()
+	g, c, _ := newScript(t, e)
+	g.accept()
+	g.hello()
+	begin(t, g, c)
+	g.say(0, &wire.Exited{ID: "p-1", Exit: exit0()})
+	g.say(0, &wire.Drained{ID: "p-1"})
+	e.wait(t, "exited p-1", "drained p-1")
+	g.accept()
+	g.hello(guest.ProcessInfo{ID: "p-1", Exited: true})
+	if _, r := expect[*wire.Release](g); r.ID != "p-1" {
+		t.Errorf("%+v", r)
+	}
+	e.wait(t, "exited p-1", "drained p-1")
+}
+
 // TestRetry: a call whose answer was lost is made again with its id; one that the
 // guest turns out to hold is not.
 func TestRetry(t *testing.T) {

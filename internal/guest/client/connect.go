@@ -141,20 +141,17 @@ func (c *Client) resume(l *link, held []guest.ProcessInfo) {
 }
 
 func (c *Client) resumeOne(l *link, info guest.ProcessInfo) {
-	p := c.lookup(info.ID)
-	fresh := p == nil
-	if fresh {
-		p = &proc{}
+	p, done := c.recall(info.ID)
+	if done {
+		l.release(info.ID)
+		return
 	}
 	if !info.Started.IsZero() {
 		info.Started = p.clamp(info.Started)
 	}
 	offsets, keep := c.cfg.Sink.Resume(info)
 	if !keep {
-		c.mu.Lock()
-		delete(c.procs, info.ID)
-		c.mu.Unlock()
-		l.release(info.ID)
+		c.forget(l, info.ID)
 		return
 	}
 	p.expected = map[sos.Stream]int64{}
@@ -170,6 +167,26 @@ func (c *Client) resumeOne(l *link, info guest.ProcessInfo) {
 	if k != nil {
 		k.finish(0, nil)
 	}
+}
+
+// recall gives what is known of a process that the guest holds. done: the sink has
+// all of it, the guest has only not heard that yet.
+func (c *Client) recall(id string) (p *proc, done bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.procs[id]; p != nil {
+		return p, false
+	}
+	return &proc{}, c.released.Has(id)
+}
+
+// forget lets go of a process, here and in the guest.
+func (c *Client) forget(l *link, id string) {
+	c.mu.Lock()
+	delete(c.procs, id)
+	c.released.Add(id)
+	c.mu.Unlock()
+	l.release(id)
 }
 
 // attach makes l the connection of calls and makes those in flight again, in

@@ -166,10 +166,7 @@ func (rc *receiver) drained(m *wire.Drained) error {
 		return fault("%s is drained before its end", m.ID)
 	}
 	rc.c.cfg.Sink.Drained(m.ID)
-	rc.c.mu.Lock()
-	delete(rc.c.procs, m.ID)
-	rc.c.mu.Unlock()
-	rc.l.release(m.ID)
+	rc.c.forget(rc.l, m.ID)
 	return nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seaofsimulation/sos/internal/guest"
 )
 
 // Guest is the state of process 1 of a sandbox.
@@ -19,7 +21,7 @@ type Guest struct {
 
 	mu       sync.Mutex // guards all below, every process, stream, session and connection
 	procs    map[string]*process
-	released history // ids that were let go: a late repetition must not run them again
+	released guest.Recent // ids that were let go: a late repetition must not run them again
 	sessions map[string]*session
 	conn     *conn // the newest that said hello
 	calls    calls
@@ -70,34 +72,11 @@ func newGuest(cfg Config) (*Guest, error) {
 	}, nil
 }
 
-// history remembers the last ids that were released.
-type history struct {
-	ids  map[string]bool
-	list []string
-	next int
-}
-
-const historySize = 4096
-
-func (h *history) add(id string) {
-	if h.ids == nil {
-		h.ids = map[string]bool{}
-	}
-	h.ids[id] = true
-	if len(h.list) < historySize {
-		h.list = append(h.list, id)
-		return
-	}
-	delete(h.ids, h.list[h.next])
-	h.list[h.next] = id
-	h.next = (h.next + 1) % historySize
-}
-
 // admit enters a new process. False: it is known already, or was.
 func (g *Guest) admit(p *process) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.procs[p.id] != nil || g.released.ids[p.id] {
+	if g.procs[p.id] != nil || g.released.Has(p.id) {
 		return false
 	}
 	p.resumed = g.conn != nil
@@ -116,7 +95,7 @@ func (g *Guest) release(id string) {
 		return
 	}
 	delete(g.procs, id)
-	g.released.add(id)
+	g.released.Add(id)
 	p.forgotten = true
 	running := p.exit == nil
 	for _, s := range p.streams {

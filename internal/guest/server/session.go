@@ -141,7 +141,7 @@ func (s *session) runOne(q queued) {
 	stopping := g.stopping
 	g.mu.Unlock()
 	s.turn.Unlock()
-	if stopping && (e.ShellEnded || e.Reason == sos.EndCancelled) {
+	if stopping {
 		e.Reason = sos.EndSandboxStopped
 	}
 	if e.OOMKilled && e.ShellEnded && e.Signal == "SIGKILL" && e.Reason == sos.EndSignal {
@@ -197,7 +197,7 @@ func (g *Guest) runSession(cmd guest.SessionCommand) *wire.Reply {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.procs[cmd.ID] != nil || g.released.ids[cmd.ID] {
+	if g.procs[cmd.ID] != nil || g.released.Has(cmd.ID) {
 		return &wire.Reply{}
 	}
 	s := g.sessions[cmd.Session]

@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -133,15 +132,5 @@ func TestRing(t *testing.T) {
 		if got := fits(n); got != want {
 			t.Errorf("fits(%d) = %d", n, got)
 		}
-	}
-}
-
-func TestHistory(t *testing.T) {
-	var h history
-	for i := range 3 * historySize {
-		h.add(strings.Repeat("x", 1+i%7) + string(rune(i)))
-	}
-	if len(h.ids) > historySize || len(h.list) != historySize {
-		t.Errorf("%d ids", len(h.ids))
 	}
 }
