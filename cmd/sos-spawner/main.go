@@ -64,6 +64,8 @@ func run() error {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte(strconv.Itoa(oomScore)), 0); err != nil {
 		cfg.Log.Warn("the kernel may choose the spawner when memory runs out", "err", err)
 	}
+	// Who reads our log may be gone: that must not end the parent of all sandboxes.
+	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	return spawner.New(cfg).Run(ctx)

@@ -10,10 +10,11 @@ import (
 
 // Host is where the controllers of this host are.
 type Host struct {
-	Version int               // 1 or 2
-	Mounts  map[string]string // version 1: mount point by controller
-	Root    string            // version 2: mount point
-	Swap    bool              // swap is accounted
+	Version     int               // 1 or 2
+	Mounts      map[string]string // version 1: mount point by controller
+	Root        string            // version 2: mount point
+	Controllers []string          // version 2: those that sandboxes get
+	Swap        bool              // swap is accounted
 }
 
 // v1Needed and v2Needed are what the limits need.
@@ -90,7 +91,7 @@ func detect(mountinfo, self string, controllers func(mount string) string) (*Hos
 		return nil, fmt.Errorf("controllers are missing: version 2 at %s lacks %s, version 1 lacks %s",
 			unified, strings.Join(m, ", "), strings.Join(missing1, ", "))
 	}
-	return &Host{Version: 2, Root: unified}, nil
+	return &Host{Version: 2, Root: unified, Controllers: v2Needed}, nil
 }
 
 // boundV1 gives the controllers that /proc/self/cgroup shows on a version 1
@@ -128,5 +129,5 @@ func (h *Host) Tree(name string) (Tree, error) {
 	if h.Version == 1 {
 		return newV1(h.Mounts, name)
 	}
-	return newV2(h.Root, name, v2Needed, realDirs{})
+	return newV2(h.Root, name, h.Controllers, realDirs{})
 }

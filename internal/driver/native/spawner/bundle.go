@@ -101,6 +101,11 @@ func holderProgram(park, say int) *sysprog.Program {
 	p.Call("open user.max_user_namespaces", unix.SYS_OPENAT, sysprog.AtCWD,
 		p.Str("/proc/sys/user/max_user_namespaces"), unix.O_WRONLY|unix.O_CLOEXEC, 0).Save(1)
 	p.Call("set user.max_user_namespaces", unix.SYS_WRITE, 0, p.Ptr([]byte("0")), 1).Use(0, 1)
+	// As containers have it: ports below 1024 are no more special than others in a
+	// network of one's own.
+	p.Call("open ip_unprivileged_port_start", unix.SYS_OPENAT, sysprog.AtCWD,
+		p.Str("/proc/sys/net/ipv4/ip_unprivileged_port_start"), unix.O_WRONLY|unix.O_CLOEXEC, 0).Save(2).Ignore(unix.ENOENT)
+	p.Call("set ip_unprivileged_port_start", unix.SYS_WRITE, 0, p.Ptr([]byte("0")), 1).Use(0, 2).Then()
 	p.Write("say ready", 1, "r")
 	p.Call("park", unix.SYS_READ, 0, p.Ptr(make([]byte, 1)), 1)
 	return p

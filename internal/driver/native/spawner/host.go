@@ -27,10 +27,12 @@ type host struct {
 }
 
 func newHost(cfg Config) (*host, error) {
-	h := &host{overlay: cfg.Overlay}
+	h := &host{overlay: cfg.Overlay, cgroups: cfg.Cgroups}
 	var err error
-	if h.cgroups, err = cgroup.Detect(); err != nil {
-		return nil, err
+	if h.cgroups == nil {
+		if h.cgroups, err = cgroup.Detect(); err != nil {
+			return nil, err
+		}
 	}
 	if h.filter, err = seccomp.Compile(capNames()); err != nil {
 		return nil, err

@@ -205,6 +205,7 @@ func checkInside(t *testing.T, r *rig, id string) {
 		"echo x > /dev/null && head -c 3 /dev/zero | wc -c":                         "3\n",
 		"grep -c localhost /etc/hosts":                                              "2\n",
 		"echo mine >> /etc/hosts && tail -1 /etc/hosts":                             "mine\n",
+		"cat /proc/sys/net/ipv4/ip_unprivileged_port_start":                         "0\n",
 		"cat /proc/sys/user/max_user_namespaces":                                    "0\n",
 		"ulimit -c 0 && grep -c 'core file size  *1  *1  *bytes' /proc/self/limits": "1\n",
 		"find / -xdev -nouser -o -xdev -nogroup | head":                             "",

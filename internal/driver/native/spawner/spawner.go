@@ -23,6 +23,9 @@ type Config struct {
 	Build    string // said in hello
 	Overlay  string // "fd", "attach", or empty: what the kernel can
 	Log      *slog.Logger
+
+	// Cgroups is where the controllers are; nil: found out.
+	Cgroups *cgroup.Host
 }
 
 // Spawner clones sandboxes and knows the living and the dead ones.
