@@ -7,13 +7,16 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seaofsimulation/sos/internal/driver/native/cgroup"
 	"github.com/seaofsimulation/sos/internal/driver/native/spawn"
+	"github.com/seaofsimulation/sos/internal/testutil"
 )
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -267,5 +270,47 @@ func TestKillOfAFrozenSandbox(t *testing.T) {
 	}
 	if e := r.wait(req.ID); !e.Known || !e.Killed {
 		t.Errorf("%+v", e)
+	}
+}
+
+// TestKilledDuringCreates: whatever step a create was at when the spawner was
+// killed, the next one either knows the sandbox or nothing of it is left.
+func TestKilledDuringCreates(t *testing.T) {
+	r := newRig(t)
+	for round := range testutil.Scale(8) {
+		var wg sync.WaitGroup
+		for i := range 6 {
+			req := r.request(fmt.Sprintf("sb-%d-%d", round, i))
+			wg.Go(func() {
+				if c, err := r.client.Create(r.ctx(), req); err == nil {
+					unix.Close(c.Pidfd)
+				}
+			})
+		}
+		time.Sleep(time.Duration(round*5) * time.Millisecond) // somewhere in between: any moment will do
+		r.kill()
+		wg.Wait()
+		r.start()
+		guests, err := r.client.List(r.ctx())
+		if err != nil {
+			t.Fatal(err)
+		}
+		alive := 0
+		for _, g := range guests {
+			if !g.Running {
+				continue
+			}
+			alive++
+			if out := r.sh(g.ID, "echo well"); out != "well\n" {
+				t.Errorf("%s: %q", g.ID, out)
+			}
+		}
+		// One spawner and the guests that it knows.
+		r.until(fmt.Sprintf("only %d guests are left", alive), func() bool { return len(r.processes()) == 1+alive })
+		for _, g := range guests {
+			if err := r.client.Kill(r.ctx(), g.ID); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }

@@ -168,6 +168,7 @@ func (r *rig) finish() {
 	if t.Failed() {
 		t.Logf("spawner: %s", r.out)
 	}
+	r.until("every process has ended", func() bool { return len(r.processes()) == 0 })
 	h, err := cgroup.Detect()
 	if err != nil {
 		t.Fatal(err)
@@ -185,6 +186,26 @@ func (r *rig) finish() {
 	if b, _ := os.ReadFile("/proc/self/mountinfo"); strings.Contains(string(b), r.dir) {
 		t.Errorf("a mount on the host is left: %s", b)
 	}
+}
+
+// processes gives those that run the programs of these tests: spawners, holders of
+// namespaces, guests.
+func (r *rig) processes() []string {
+	dir, err := built()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	exes, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var found []string
+	for _, exe := range exes {
+		if target, err := os.Readlink(exe); err == nil && strings.HasPrefix(target, dir+"/sos-") {
+			found = append(found, exe)
+		}
+	}
+	return found
 }
 
 func (r *rig) ctx() context.Context {
