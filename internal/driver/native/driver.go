@@ -22,16 +22,16 @@ type Driver struct {
 	log  *slog.Logger
 	boot string
 
-	checks []sos.Check // of Open; the host does not change under a server
-	groups cgroup.Tree // nil when a check failed
-	vers   int         // of the cgroups
-	limit  string      // disk limit: "watched" or "none"
-	guest  string      // path of the extracted guest
-	ids    idTable
-	locks  locks
-	spawn  *supervisor
-	sync   syncer
-	trash  *trash // nil when the data directory cannot be used
+	checks   []sos.Check // of Open; the host does not change under a server
+	groups   cgroup.Tree // nil when a check failed
+	features []string    // of Info
+	limit    string      // disk limit: "watched" or "none"
+	guest    string      // path of the extracted guest
+	ids      idTable
+	locks    locks
+	spawn    *supervisor
+	sync     syncer
+	trash    *trash // nil when the data directory cannot be used
 
 	cancel context.CancelFunc // ends background work
 
@@ -105,7 +105,12 @@ func (d *Driver) prepare(ctx, background context.Context, r *report) {
 		return
 	}
 	d.spawn = &supervisor{dirs: d.dirs, log: d.log, instance: d.cfg.Instance, program: spawner}
-	if _, err := d.spawn.client(ctx); err != nil {
+	err = d.spawn.call(ctx, func(c *spawn.Client) error {
+		h, err := c.Hello(ctx)
+		d.features = append(h.Features, "seccomp")
+		return err
+	})
+	if err != nil {
 		r.bad("spawner", "look at "+d.spawn.logFile(), "the spawner cannot be started: %v", err)
 		return
 	}
@@ -142,7 +147,6 @@ func (d *Driver) checkGroups(r *report) {
 		r.bad("cgroups", fix, "limits cannot be set: %v%s", err, where)
 		return
 	}
-	d.vers = h.Version
 	r.ok("cgroups", "version %d, writable", h.Version)
 }
 
@@ -183,7 +187,7 @@ func (d *Driver) checkUsage(ctx context.Context, r *report) {
 func (d *Driver) Info(context.Context) driver.Info {
 	i := driver.Info{Name: "native", Checks: d.checks, DiskLimit: d.limit}
 	if i.Healthy() {
-		i.Features = []string{"userns", "idmap", fmt.Sprintf("cgroup-v%d", d.vers), "freeze", "seccomp"}
+		i.Features = d.features
 	}
 	return i
 }
