@@ -156,7 +156,7 @@ func (a *App) Ready(ctx context.Context) (status int, err error) {
 }
 
 // StopAll stops every sandbox; files are kept.
-func (a *App) StopAll(ctx context.Context) { a.plane.StopAll(ctx) }
+func (a *App) StopAll(ctx context.Context) error { return a.plane.StopAll(ctx) }
 
 func newLog(cfg config.Config) (*slog.Logger, error) {
 	level, err := cfg.Level()

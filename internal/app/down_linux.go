@@ -83,8 +83,7 @@ func (a *App) stopGently(ctx context.Context) (stopped int, err error) {
 		return 0, fmt.Errorf("take over the sandboxes: %w", context.Cause(ctx))
 	}
 	stopped = a.running(ctx)
-	a.plane.StopAll(ctx)
-	return stopped, nil
+	return stopped, a.plane.StopAll(ctx)
 }
 
 // retire ends what outlives a server on purpose: the spawner, and everything with

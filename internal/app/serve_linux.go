@@ -67,8 +67,8 @@ func (a *App) stopAndEnd(ctx context.Context, console io.Writer, signals <-chan 
 		sandboxes(a.running(ctx), "is being stopped", "are being stopped"))
 	done := make(chan error, 1)
 	go func() {
-		a.StopAll(ctx)
-		err := end()
+		err := a.StopAll(ctx)
+		err = errors.Join(err, end())
 		_, retireErr := a.retire(context.WithoutCancel(ctx))
 		if sos.ErrorCode(retireErr) == sos.CodeConflict {
 			retireErr = nil // the next server is there already; it takes over what there is
@@ -78,7 +78,9 @@ func (a *App) stopAndEnd(ctx context.Context, console io.Writer, signals <-chan 
 	for {
 		select {
 		case err := <-done:
-			fmt.Fprintln(console, "sos has stopped; its sandboxes are stopped, files kept")
+			if err == nil {
+				fmt.Fprintln(console, "sos has stopped; its sandboxes are stopped, files kept")
+			}
 			return err
 		case s := <-signals:
 			if s == syscall.SIGINT {

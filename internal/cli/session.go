@@ -119,7 +119,7 @@ func (r *repl) interruptible(ctx context.Context, f func(context.Context) error)
 		return err
 	case s := <-r.signals:
 		cancel(signalError{s.(syscall.Signal)})
-		<-done
+		_ = <-done // the signal is the reason, whatever it made of the call
 		return context.Cause(ctx)
 	}
 }

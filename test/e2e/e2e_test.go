@@ -126,7 +126,7 @@ func startServer(bin, data string, args ...string) (*srv, error) {
 		}
 		select {
 		case err := <-s.ended:
-			return nil, fmt.Errorf("the server ended: %v\n%s", err, text)
+			return nil, fmt.Errorf("the server ended: %w\n%s", err, text)
 		default:
 		}
 		if time.Now().After(deadline) {
