@@ -27,9 +27,9 @@ const (
 
 // Limits of the protocol.
 const (
-	MaxFrame   = 1 << 20  // bytes of one frame
-	MaxText    = 16 << 20 // bytes of a session command's text or of one call's stdin
-	MaxWindow  = 1 << 20  // bytes of one stream that are not acknowledged
+	MaxFrame   = 1 << 20 // bytes of one frame
+	MaxText    = 7 << 20 // bytes of a command's text, and of its stdin: both fit the 16 MiB tmpfs of the sessions
+	MaxWindow  = 1 << 20 // bytes of one stream that are not acknowledged
 	DrainGrace = 50 * time.Millisecond
 )
 
