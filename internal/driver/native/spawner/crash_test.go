@@ -207,7 +207,7 @@ func TestForkBomb(t *testing.T) {
 	req := r.request("sb-bomb")
 	req.Limits.PIDs = 80
 	r.create(req)
-	_ = r.sh(req.ID, "b() { b | b & }; (b; sleep 100) > /dev/null 2>&1 & sleep 0.3")
+	_ = r.sh(req.ID, "b() { b | b & }; (b; sleep 100) > /dev/null 2>&1 & exec sleep 0.3")
 	procs, err := filepath.Glob("/sys/fs/cgroup/*/sos-" + r.instance + "/sb-bomb/user/pids.max")
 	if err != nil || len(procs) != 1 {
 		t.Fatalf("%v, %v", procs, err)
