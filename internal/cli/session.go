@@ -60,13 +60,13 @@ func (r *repl) run(ctx context.Context, spec sos.SandboxSpec, keep bool) (err er
 	if len(spec.SetupCommands) > 0 {
 		r.f.say("Setup commands: %s", quoted(spec.SetupCommands))
 	}
-	var sb sos.Sandbox
-	err = r.interruptible(ctx, func(ctx context.Context) (err error) {
-		sb, err = r.svc.CreateSandbox(ctx, spec)
-		return err
-	})
+	// Creating is quick and not interrupted: a sandbox whose id never came back could
+	// not be removed.
+	quick, done := context.WithTimeout(ctx, time.Minute)
+	sb, err := r.svc.CreateSandbox(quick, spec)
+	done()
 	if err != nil {
-		return failureUnlessSignal("create sandbox", err)
+		return failure("create sandbox", err)
 	}
 	r.id = sb.ID
 	r.f.ok("Sandbox created with ID: %s", r.id)
@@ -112,14 +112,18 @@ func (r *repl) leave(ctx context.Context) {
 func (r *repl) interruptible(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	done := make(chan error, 1)
-	go func() { done <- f(ctx) }()
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = f(ctx)
+	}()
 	select {
-	case err := <-done:
+	case <-done:
 		return err
 	case s := <-r.signals:
 		cancel(signalError{s.(syscall.Signal)})
-		_ = <-done // the signal is the reason, whatever it made of the call
+		<-done // the signal is the reason, whatever it made of the call
 		return context.Cause(ctx)
 	}
 }
