@@ -30,6 +30,9 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
+	if c := os.Getenv(serverEnv); c != "" {
+		os.Exit(serve(c))
+	}
 	if exe, err := os.Executable(); err == nil {
 		if mode, ok := strings.CutPrefix(filepath.Base(exe), "fake-"); ok {
 			os.Exit(fakeSpawner(mode))
