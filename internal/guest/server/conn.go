@@ -122,6 +122,7 @@ func (c *conn) hello(h *wire.Hello) bool {
 	if old := g.conn; old != nil {
 		old.queue(0, &wire.Superseded{})
 		old.last = true
+		time.AfterFunc(helloTime, func() { old.f.Close() }) // one that does not read
 	}
 	g.conn = c
 	g.calls.begin(h.Client)

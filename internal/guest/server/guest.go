@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -104,6 +103,6 @@ func (g *Guest) release(id string) {
 	}
 	g.mu.Unlock()
 	if running {
-		g.cancel(p, killRequest{reason: "", grace: time.Second})
+		go g.cancel(p, killRequest{grace: defaultGrace})
 	}
 }
