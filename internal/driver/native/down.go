@@ -161,7 +161,7 @@ func (d *Driver) sealAll() (kept int, err error) {
 			kept++
 		}
 		errs = append(errs, d.dirs.removeMark(id))
-		if rec, err := readRecord(d.dirs.record(id)); err == nil {
+		if rec, err := d.recordOf(id); err == nil {
 			errs = append(errs, d.ids.release(id, rec.IDBase))
 		}
 	}

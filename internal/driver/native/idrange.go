@@ -34,8 +34,9 @@ const DefaultIDsDir = "/run/sos/ids"
 
 // idTable gives out ranges. The range of a sandbox is kept in its state record
 // for as long as its files exist. What two instances of one host agree on is a
-// directory with one file per range in use, named by the range and holding who
-// claims it. Whoever starts a sandbox holds the claim first, so no two living
+// directory with one symbolic link per range in use, named by the range and
+// pointing to the state directory that claims it: made whole in one system call.
+// Whoever starts a sandbox holds the claim first, so no two living
 // sandboxes ever share a range; the directory is gone after a reboot, and so is
 // everything that lived.
 type idTable struct {
@@ -105,27 +106,33 @@ func (t idTable) release(id string, base uint32) error {
 	}
 	defer unlock()
 	path := t.path(rangeOf(base))
-	if holder, err := os.ReadFile(path); err != nil || string(holder) != t.holder(id) {
+	if holder, err := os.Readlink(path); err != nil || holder != t.holder(id) {
 		return nil
 	}
 	return os.Remove(path)
 }
 
-// claim makes the file, or takes over one whose owner has no such sandbox any
+// claim makes the link, or takes over one whose owner has no such sandbox any
 // more. The lock is held.
 func (t idTable) claim(r int, id string) error {
 	path := t.path(r)
-	holder, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	err := os.Symlink(t.holder(id), path)
+	if !errors.Is(err, fs.ErrExist) {
 		return err
-	case string(holder) == t.holder(id):
+	}
+	holder, err := os.Readlink(path)
+	switch {
+	case err != nil: // no link: not ours to judge
+		return errRangeTaken
+	case holder == t.holder(id):
 		return nil
-	case holderLives(string(holder), idBase(r)):
+	case holderLives(holder, idBase(r)):
 		return errRangeTaken
 	}
-	return writeFile(path, []byte(t.holder(id)), 0o600)
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return os.Symlink(t.holder(id), path)
 }
 
 func (t idTable) path(r int) string       { return filepath.Join(t.dir, strconv.Itoa(r)) }

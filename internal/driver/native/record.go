@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/seaofsimulation/sos/internal/driver"
 )
 
@@ -30,6 +32,22 @@ func readRecord(path string) (record, error) {
 		return r, fmt.Errorf("%s is not a record that this version understands", path)
 	}
 	return r, nil
+}
+
+// recordOf is the record of a state directory. One that a power loss took is made
+// again from the files: whoever owns their root, it is an id of the range.
+func (d *Driver) recordOf(id string) (record, error) {
+	rec, err := readRecord(d.dirs.record(id))
+	if err == nil {
+		return rec, nil
+	}
+	var st unix.Stat_t
+	if serr := unix.Lstat(d.dirs.upper(id), &st); serr != nil || st.Uid < firstRange*rangeSize {
+		return rec, err
+	}
+	d.log.Warn("record of a sandbox's ids is lost and was made again", "sandbox", id, "err", err)
+	rec = record{Version: recordVersion, IDBase: st.Uid - st.Uid%rangeSize}
+	return rec, writeJSON(d.dirs.record(id), rec)
 }
 
 // saveExit keeps how a run ended, for Wait after the run directory is gone.

@@ -84,7 +84,7 @@ func (d *Driver) recoverOne(ctx context.Context, id string) error {
 
 // keepRange claims the id range of files that are there.
 func (d *Driver) keepRange(id string) error {
-	rec, err := readRecord(d.dirs.record(id))
+	rec, err := d.recordOf(id)
 	if err != nil {
 		return err
 	}

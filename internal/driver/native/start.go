@@ -2,6 +2,7 @@ package native
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -90,7 +91,12 @@ func (d *Driver) prepareState(id string, image driver.Image, u *undo) (uint32, e
 		return 0, err
 	}
 	rec := record{Version: recordVersion, IDBase: base, Image: image.Digest, BootID: d.boot}
-	if err := writeJSON(d.dirs.record(id), rec); err != nil {
+	// In place: as long as there is no upper directory nobody reads it.
+	b, err := json.Marshal(rec)
+	if err == nil {
+		err = os.WriteFile(d.dirs.record(id), b, 0o600)
+	}
+	if err != nil {
 		return 0, err
 	}
 	return base, d.makeUpper(id, base, image)
@@ -120,7 +126,7 @@ func (d *Driver) makeUpper(id string, base uint32, image driver.Image) error {
 
 // reopenState takes over the files of an earlier run.
 func (d *Driver) reopenState(id string) (uint32, error) {
-	rec, err := readRecord(d.dirs.record(id))
+	rec, err := d.recordOf(id)
 	if err != nil {
 		return 0, fmt.Errorf("the record of its files: %w", err)
 	}
@@ -152,7 +158,7 @@ func (d *Driver) dropState(id string) {
 }
 
 func (d *Driver) removeState(id string) error {
-	rec, recErr := readRecord(d.dirs.record(id))
+	rec, recErr := d.recordOf(id)
 	if err := d.trash.put(d.dirs.state(id)); err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func traces(cfg Config) (found []string) {
 	found = append(found, processesOf(cfg)...)
 	claims, _ := filepath.Glob(filepath.Join(DefaultIDsDir, "*"))
 	for _, c := range claims {
-		if b, _ := os.ReadFile(c); strings.HasPrefix(string(b), cfg.DataDir) {
+		if holder, _ := os.Readlink(c); strings.HasPrefix(holder, cfg.DataDir) {
 			found = append(found, "claim "+c)
 		}
 	}
