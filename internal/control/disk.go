@@ -13,7 +13,7 @@ import (
 // all the same, because of something that an earlier command left behind, the
 // sandbox is stopped.
 const (
-	idleLooks     = 30 // looks at busy sandboxes for one at those that run no command
+	idleLooks     = 10 // looks at busy sandboxes for one at those that run no command
 	lookPart      = 10 // a look may take one part in so many of the time
 	lookTimeout   = 20 * time.Second
 	quietStrikes  = 2 // looks at a growing sandbox without commands before it is stopped
@@ -31,11 +31,11 @@ type look struct {
 
 // lookDue says whether it is time to measure, and if so takes the turn.
 func (l *life) lookDue(now time.Time, busy bool, interval time.Duration) bool {
-	if !busy {
-		interval *= idleLooks
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !busy && l.look.strikes == 0 {
+		interval *= idleLooks
+	}
 	if l.look.under || now.Sub(l.look.last) < max(interval, lookPart*l.look.took) {
 		return false
 	}

@@ -95,7 +95,7 @@ func (h *host) boot() {
 	var plane *control.Plane
 	images, err := image.Open(image.Config{Dir: filepath.Join(h.dir, "images"), Log: log, Users: func(digest string) []string { return plane.ImageUsers(digest) }})
 	must(err)
-	plane, err = control.New(control.Config{Driver: d, Store: db, Journal: j, Images: images, Log: log, Instance: h.inst, Version: "test"})
+	plane, err = control.New(control.Config{Driver: d, Store: db, Journal: j, Images: images, Log: log, Instance: h.inst, Version: "test", WatchInterval: 100 * time.Millisecond})
 	must(err)
 	rctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
