@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -51,7 +52,7 @@ func removeOldPrograms(dir string, keep ...string) error {
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		ours := strings.HasPrefix(e.Name(), "sos-") || strings.HasPrefix(e.Name(), ".sos-")
-		if !ours || contains(keep, path) {
+		if !ours || slices.Contains(keep, path) {
 			continue
 		}
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -59,13 +60,4 @@ func removeOldPrograms(dir string, keep ...string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
 }

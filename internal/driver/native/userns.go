@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -14,8 +15,12 @@ import (
 // withUserNamespace makes a user namespace that maps one range of host ids,
 // calls f with its descriptor, and lets it go again.
 func withUserNamespace(base uint32, f func(fd int) error) error {
+	// The child dies with the thread that made it, so that it never outlives us.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	p := sysprog.New()
-	p.Call("wait to be killed", unix.SYS_PAUSE)
+	p.Call("set the parent's death signal", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+	p.Call("wait to be killed", unix.SYS_PPOLL, 0, 0, 0, 0, 0)
 	pid, pidfd, err := p.Fork(unix.CLONE_NEWUSER, sysprog.ForkOptions{Pidfd: true})
 	if err != nil {
 		return err
