@@ -28,6 +28,11 @@ func (h *host) started(t *testing.T, spec sos.SandboxSpec) *sandbox {
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}
+	t.Cleanup(func() {
+		if err := h.RemoveSandbox(context.Background(), s.ID); err != nil {
+			t.Error(err)
+		}
+	})
 	return &sandbox{t, h, s.ID, ctx}
 }
 
@@ -47,8 +52,7 @@ func (s *sandbox) want(command, output string, code int) {
 	}
 }
 
-func TestLimits(t *testing.T) {
-	h := newHost(t)
+func testLimits(t *testing.T, h *host) {
 	t.Run("set-up", func(t *testing.T) {
 		s := h.started(t, sos.SandboxSpec{SetupCommands: []string{
 			"cd /root", "sleep 300 & echo $! > pid", "yes | head -1 > /dev/null", "echo 'export FROM_RC=yes' >> ~/.bashrc", "# a comment", "exit 0", "false",

@@ -43,11 +43,16 @@ func newHost(t testing.TB) *host {
 	dir := t.TempDir()
 	inst := sos.NewID("", nil)[:8]
 	h := &host{t: t, dir: dir, inst: inst, run: filepath.Join("/run/sos-test", inst)}
+	programs.once.Do(func() { programs.err = buildPrograms() })
+	if programs.err != nil {
+		t.Fatal(programs.err)
+	}
+	h.guest, h.spawner = filepath.Join(programs.dir, "sos-guest"), filepath.Join(programs.dir, "sos-spawner")
 	if err := os.MkdirAll(h.run, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	h.guest, h.spawner = h.build("sos-guest"), h.build("sos-spawner")
 	t.Cleanup(h.down)
+	h.stop = func() {}
 	h.boot()
 	f, err := os.Open(testutil.Image(t))
 	if err != nil {
@@ -60,16 +65,33 @@ func newHost(t testing.TB) *host {
 	return h
 }
 
-// build makes a program of this tree.
-func (h *host) build(name string) string {
-	h.t.Helper()
-	path := filepath.Join(h.dir, "programs", name)
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "github.com/seaofsimulation/sos/cmd/"+name)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+runtime.GOARCH)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		h.t.Fatalf("build %s: %v\n%s", name, err, out)
+// programs are built from this tree once for all tests.
+var programs struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if programs.dir != "" {
+		os.RemoveAll(programs.dir)
 	}
-	return path
+	os.Exit(code)
+}
+
+func buildPrograms() (err error) {
+	if programs.dir, err = os.MkdirTemp("", "plane-programs-"); err != nil {
+		return err
+	}
+	for _, name := range []string{"sos-guest", "sos-spawner"} {
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(programs.dir, name), "github.com/seaofsimulation/sos/cmd/"+name)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+runtime.GOARCH)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", name, err, out)
+		}
+	}
+	return nil
 }
 
 // boot starts a server and waits until it has taken over.
@@ -126,19 +148,26 @@ func (h *host) down() {
 		h.t.Errorf("mounts are left under %s (%v)", h.dir, err)
 	}
 	os.RemoveAll(h.run)
+	os.Remove(filepath.Dir(h.run)) // stays while another test has its own in there
 }
 
-func TestService(t *testing.T) {
+// TestNative has one host for all, because to unpack its image takes longest.
+func TestNative(t *testing.T) {
 	h := newHost(t)
+	t.Run("service", func(t *testing.T) { testService(t, h) })
+	t.Run("limits", func(t *testing.T) { testLimits(t, h) })
+	t.Run("restart", func(t *testing.T) { testRestart(t, h) })
+}
+
+func testService(t *testing.T, h *host) {
 	servicetest.Run(t, func(t *testing.T) servicetest.Env {
 		return servicetest.Env{Service: h.Plane, Image: debian, Real: true}
 	})
 }
 
-// TestRestart: a new server takes over the shells, the running commands, their
+// testRestart: a new server takes over the shells, the running commands, their
 // true ends and the whole of their output.
-func TestRestart(t *testing.T) {
-	h := newHost(t)
+func testRestart(t *testing.T, h *host) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	s, err := h.CreateSandbox(ctx, sos.SandboxSpec{Image: debian})
