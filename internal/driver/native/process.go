@@ -45,6 +45,10 @@ func (s *supervisor) start() error {
 	if err != nil {
 		return err
 	}
+	if err := leaveUnit(p.Pid); err != nil {
+		// In a container this may be forbidden, and nobody there stops units.
+		s.log.Info("the spawner stays in the server's cgroup", "op", "spawner", "err", err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.child = p.Pid
