@@ -91,7 +91,7 @@ func (l *life) settleProcesses() {
 		if q.Status == sos.ProcessExited || q.Status == sos.ProcessLost {
 			continue
 		}
-		ctx, cancel := l.p.step()
+		ctx, cancel := l.p.write()
 		if err := l.p.endRecord(ctx, q, e); err != nil {
 			l.p.cfg.Log.Error("cannot record a lost process", "sandbox", l.b.id, "process", q.ID, "err", err)
 		}

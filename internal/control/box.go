@@ -105,18 +105,18 @@ func (p *Plane) get(b *box) sos.Sandbox { return b.view(p.admission.position(b.i
 
 // edit changes the stored record; durable: it survives a power loss on return.
 func (p *Plane) edit(b *box, durable bool, fn func(*sos.Sandbox)) error {
-	ctx, cancel := p.step()
+	ctx, cancel := p.write()
 	defer cancel()
-	write := p.cfg.Store.TouchSandbox
+	store := p.cfg.Store.TouchSandbox
 	if durable {
-		write = p.cfg.Store.UpdateSandbox
+		store = p.cfg.Store.UpdateSandbox
 	}
 	b.editMu.Lock()
 	defer b.editMu.Unlock()
 	b.mu.Lock()
 	count, last, limit := b.sessionCommands, b.lastStandalone, b.row.DiskLimit
 	b.mu.Unlock()
-	row, err := write(ctx, b.id, func(s *sos.Sandbox) error {
+	row, err := store(ctx, b.id, func(s *sos.Sandbox) error {
 		fn(s)
 		s.SessionCommandCount, s.LastStandaloneExitCode = count, last
 		return nil

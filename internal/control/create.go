@@ -52,7 +52,7 @@ func (p *Plane) claimName(spec sos.SandboxSpec) (b *box, mine bool) {
 // insert records the sandbox, whether or not its creator still waits.
 func (p *Plane) insert(b *box) (sos.Sandbox, error) {
 	defer close(b.inserted)
-	ctx, cancel := p.step()
+	ctx, cancel := p.write()
 	defer cancel()
 	row, err := p.cfg.Store.InsertSandbox(ctx, b.row)
 	if err != nil {

@@ -151,6 +151,12 @@ func (p *Plane) step() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(p.base, stepTimeout)
 }
 
+// write gives the context of one write to the store. It is not given up half-way,
+// also when the server ends.
+func (p *Plane) write() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(p.base), stepTimeout)
+}
+
 // group counts goroutines; unlike a WaitGroup it can be closed to new ones.
 type group struct {
 	mu     sync.Mutex

@@ -236,7 +236,7 @@ func (p *Plane) bringUp(ctx context.Context, b *box, first bool) (*life, error) 
 // forgetDefault deletes the record of the earlier run's default session, so that
 // nobody takes it for the new one's before that has opened.
 func (p *Plane) forgetDefault(b *box) error {
-	ctx, cancel := p.step()
+	ctx, cancel := p.write()
 	defer cancel()
 	return p.cfg.Store.DeleteSession(ctx, b.id, sos.DefaultSession)
 }

@@ -243,7 +243,7 @@ func (p *Plane) remove(b *box, op *endOp) error {
 	if err := p.cfg.Journal.RemoveSandbox(b.id); err != nil {
 		return internal("remove the output of", b.id, err)
 	}
-	ctx, cancel := p.step()
+	ctx, cancel := p.write()
 	defer cancel()
 	if err := p.cfg.Store.DeleteSandbox(ctx, b.id); err != nil {
 		return internal("remove", b.id, err)
