@@ -16,9 +16,30 @@ const (
 	idleLooks     = 10 // looks at busy sandboxes for one at those that run no command
 	lookPart      = 10 // a look may take one part in so many of the time
 	lookTimeout   = 20 * time.Second
-	quietStrikes  = 2 // looks at a growing sandbox without commands before it is stopped
-	strikesToStop = 5 // the same with commands, which were ended
+	quietStrikes  = 2        // looks at a growing sandbox without commands before it is stopped
+	strikesToStop = 5        // the same with commands, which were ended
+	grownBytes    = 64 << 20 // of the host's disk, after which idle sandboxes are looked at
 )
+
+// diskGrew says whether the host's disk has filled noticeably since it last said
+// so: a thousand idle sandboxes cost nothing while it has not. It is the watch's own.
+func (p *Plane) diskGrew() bool {
+	if p.cfg.DiskFree == nil {
+		return true
+	}
+	free, _, err := p.cfg.DiskFree()
+	switch {
+	case err != nil:
+		return true
+	case free > p.diskFree:
+		p.diskFree = free
+		return false
+	case p.diskFree-free < grownBytes:
+		return false
+	}
+	p.diskFree = free
+	return true
+}
 
 // look is when and how the disk of a life was measured; guarded by its mu.
 type look struct {
@@ -30,10 +51,14 @@ type look struct {
 }
 
 // lookDue says whether it is time to measure, and if so takes the turn.
-func (l *life) lookDue(now time.Time, busy bool, interval time.Duration) bool {
+// grew: something on the host's disk has grown, which may be an idle sandbox.
+func (l *life) lookDue(now time.Time, busy, grew bool, interval time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !busy && l.look.strikes == 0 {
+		if !grew {
+			return false
+		}
 		interval *= idleLooks
 	}
 	if l.look.under || now.Sub(l.look.last) < max(interval, lookPart*l.look.took) {

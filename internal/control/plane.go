@@ -25,6 +25,7 @@ type Plane struct {
 	boxes map[string]*box
 	names map[string]*box
 
+	diskFree int64           // of the host when the watch last took note
 	suspects map[string]bool // ids that the driver has and we do not, at the last look; the reconciler's own
 
 	randomMu sync.Mutex // Config.Random need not be safe for concurrent use

@@ -22,6 +22,7 @@ func (p *Plane) watch() {
 	now := p.cfg.Now()
 	low := p.diskLow() != nil
 	s, ok := p.cfg.Driver.(driver.Statser)
+	grew := p.diskGrew()
 	for _, b := range p.all() {
 		b.mu.Lock()
 		l, deadline, end := b.life, b.deadline, b.end
@@ -35,7 +36,7 @@ func (p *Plane) watch() {
 				grace: p.cfg.StopGrace, cause: errStopped()})
 			continue
 		}
-		if busy := l.overdue(now); ok && l.lookDue(now, busy, p.cfg.WatchInterval) && !l.work.spawn(func() { l.checkDisk(s, low) }) {
+		if busy := l.overdue(now); ok && l.lookDue(now, busy, grew, p.cfg.WatchInterval) && !l.work.spawn(func() { l.checkDisk(s, low) }) {
 			l.looked(0)
 		}
 	}

@@ -217,35 +217,6 @@ func TestProcessLimits(t *testing.T) {
 	cancel()
 }
 
-// full is a driver whose sandboxes write to the disk.
-type full struct {
-	*gate
-	bytes atomic.Int64
-}
-
-func (f *full) Stats(context.Context, string) (driver.Stats, error) {
-	return driver.Stats{DiskBytes: f.bytes.Add(1 << 20)}, nil
-}
-
-func TestDiskLimit(t *testing.T) {
-	r := newRig(t)
-	r.shutdown()
-	f := &full{}
-	r.boot(func(c *Config) { f.gate = c.Driver.(*gate); c.Driver = f })
-	id := r.started(sos.SandboxSpec{Limits: sos.Limits{Disk: 10 << 20}})
-	for _, alone := range []bool{true, false} {
-		f.bytes.Store(0)
-		got := r.execReq(id, sos.ExecRequest{Command: "echo a; sleep 600", Standalone: alone})
-		if got.Reason != sos.EndDiskLimit || got.Exited {
-			t.Errorf("standalone %v: %+v", alone, got)
-		}
-	}
-	f.bytes.Store(-1 << 40)
-	if got := r.exec(id, "sleep 0.1; echo fine"); got.Output != "fine" {
-		t.Errorf("under the limit: %+v", got)
-	}
-}
-
 func TestStopAll(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.MaxSandboxes = 2 })
 	a, b, c := r.started(sos.SandboxSpec{}), r.started(sos.SandboxSpec{}), r.create(sos.SandboxSpec{})
@@ -288,23 +259,6 @@ func TestSickSandbox(t *testing.T) {
 	}
 	if err := r.RemoveSandbox(t.Context(), sick); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestDiskLimitWithoutCommands: what an earlier command left behind goes on
-// writing, so the sandbox is stopped.
-func TestDiskLimitWithoutCommands(t *testing.T) {
-	r := newRig(t)
-	r.shutdown()
-	f := &full{}
-	r.boot(func(c *Config) {
-		f.gate = c.Driver.(*gate)
-		c.Driver, c.WatchInterval = f, time.Millisecond
-	})
-	id := r.started(sos.SandboxSpec{Limits: sos.Limits{Disk: 5 << 20}})
-	eventually(t, "it is stopped", func() bool { return r.look(id).Status == sos.StatusStopped })
-	if s := r.look(id); s.Reason != sos.ReasonDiskLimit || s.Message == "" {
-		t.Errorf("stopped: %+v", s)
 	}
 }
 
