@@ -18,12 +18,13 @@ const putProcess = `INSERT INTO processes (` + processColumns + `)
 	exit_code = excluded.exit_code, signal = excluded.signal, reason = excluded.reason, message = excluded.message,
 	oom_killed = excluded.oom_killed, shell_ended = excluded.shell_ended, survivors = excluded.survivors,
 	session_restarted = excluded.session_restarted, output = excluded.output
-	WHERE processes.status NOT IN ('exited', 'lost') OR excluded.status IN ('exited', 'lost')`
+	WHERE processes.sandbox = excluded.sandbox
+	AND (processes.status NOT IN ('exited', 'lost') OR excluded.status IN ('exited', 'lost'))`
 
 // PutProcess records a process, or what has become of it: of a known id only
 // status, times of start and end, exit and output change, and an ended process
-// never runs again, so a late record of the start does no harm. It returns when
-// the record is committed.
+// never runs again, so a late record of the start does no harm. An id of another
+// sandbox is refused. It returns when the record is committed.
 func (db *DB) PutProcess(ctx context.Context, p sos.Process) error {
 	argv, err := toJSON(p.Argv)
 	if err != nil {
@@ -34,14 +35,32 @@ func (db *DB) PutProcess(ctx context.Context, p sos.Process) error {
 		return err
 	}
 	err = db.submit(ctx, false, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.StmtContext(ctx, db.stmts.putProcess).ExecContext(ctx,
+		res, err := tx.StmtContext(ctx, db.stmts.putProcess).ExecContext(ctx,
 			p.ID, p.Sandbox, p.Seq, p.Kind, p.Session, p.Command, argv, p.Status,
 			toNanos(p.CreatedAt), toNanosPtr(p.StartedAt), toNanosPtr(p.EndedAt), int64(p.SinceStart),
 			p.ExitCode, p.Signal, p.Reason, p.Message, p.OOMKilled, p.ShellEnded, p.Survivors, p.SessionRestarted, output)
-		return err
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n > 0 {
+			return err
+		}
+		return owned(ctx, tx, p)
 	})
 	if err != nil {
 		return fmt.Errorf("store: put process %s of %s: %w", p.ID, p.Sandbox, err)
+	}
+	return nil
+}
+
+// owned says why a record changed nothing: it was late, or it is not of this sandbox.
+func owned(ctx context.Context, tx *sql.Tx, p sos.Process) error {
+	var sandbox string
+	if err := tx.QueryRowContext(ctx, `SELECT sandbox FROM processes WHERE id = ?`, p.ID).Scan(&sandbox); err != nil {
+		return err
+	}
+	if sandbox != p.Sandbox {
+		return sos.Errorf(sos.CodeConflict, "process %s is of another sandbox", p.ID)
 	}
 	return nil
 }

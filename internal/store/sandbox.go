@@ -23,13 +23,14 @@ func (db *DB) InsertSandbox(ctx context.Context, s sos.Sandbox) (sos.Sandbox, er
 	if err != nil {
 		return s, fmt.Errorf("store: sandbox %s: %w", s.ID, err)
 	}
+	var seq int64 // of its own: when ctx ends first the writer still fills it
 	err = db.submit(ctx, true, func(ctx context.Context, tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx, `INSERT INTO sandboxes (id, seq, name, spec, desired, status, reason, message, image_digest,
 			created_at, started_at, stopped_at, expires_at, session_command_count, last_standalone_exit_code)
 			VALUES (?, (SELECT coalesce(max(seq), 0) + 1 FROM sandboxes), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
 			s.ID, nullable(s.Name), string(spec), s.Desired, s.Status, s.Reason, s.Message, s.ImageDigest,
 			toNanos(s.CreatedAt), toNanosPtr(s.StartedAt), toNanosPtr(s.StoppedAt), toNanosPtr(s.ExpiresAt),
-			s.SessionCommandCount, s.LastStandaloneExitCode).Scan(&s.Seq)
+			s.SessionCommandCount, s.LastStandaloneExitCode).Scan(&seq)
 	})
 	if e, ok := errors.AsType[*sqlite.Error](err); ok && e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE {
 		return s, &sos.Error{Code: sos.CodeConflict, Message: fmt.Sprintf("the name %q is taken", s.Name),
@@ -38,6 +39,7 @@ func (db *DB) InsertSandbox(ctx context.Context, s sos.Sandbox) (sos.Sandbox, er
 	if err != nil {
 		return s, fmt.Errorf("store: insert sandbox %s: %w", s.ID, err)
 	}
+	s.Seq = seq
 	return s, nil
 }
 
@@ -60,10 +62,10 @@ func (db *DB) TouchSandbox(ctx context.Context, id string, fn func(*sos.Sandbox)
 	return db.editSandbox(ctx, id, false, fn)
 }
 
-func (db *DB) editSandbox(ctx context.Context, id string, durable bool, fn func(*sos.Sandbox) error) (s sos.Sandbox, err error) {
-	err = db.submit(ctx, durable, func(ctx context.Context, tx *sql.Tx) error {
-		var err error
-		s, err = scanSandbox(tx.QueryRowContext(ctx, `SELECT `+sandboxColumns+` FROM sandboxes WHERE id = ?`, id))
+func (db *DB) editSandbox(ctx context.Context, id string, durable bool, fn func(*sos.Sandbox) error) (sos.Sandbox, error) {
+	edited := make(chan sos.Sandbox, 2) // when ctx ends first the writer still sends, twice at most
+	err := db.submit(ctx, durable, func(ctx context.Context, tx *sql.Tx) error {
+		s, err := scanSandbox(tx.QueryRowContext(ctx, `SELECT `+sandboxColumns+` FROM sandboxes WHERE id = ?`, id))
 		if errors.Is(err, sql.ErrNoRows) {
 			return sos.Errorf(sos.CodeNotFound, "Sandbox %s not found", id)
 		}
@@ -83,8 +85,15 @@ func (db *DB) editSandbox(ctx context.Context, id string, durable bool, fn func(
 			nullable(s.Name), string(spec), s.Desired, s.Status, s.Reason, s.Message, s.ImageDigest,
 			toNanosPtr(s.StartedAt), toNanosPtr(s.StoppedAt), toNanosPtr(s.ExpiresAt), s.SessionCommandCount,
 			s.LastStandaloneExitCode, id)
+		if err == nil {
+			edited <- s
+		}
 		return err
 	})
+	var s sos.Sandbox
+	for err == nil && len(edited) > 0 { // the last try is the one that was committed
+		s = <-edited
+	}
 	return s, err
 }
 

@@ -197,6 +197,14 @@ func TestAnEndedProcessStaysEnded(t *testing.T) {
 	if err := errors.Join(db.PutProcess(ctx, end), db.PutProcess(ctx, start)); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := db.InsertSandbox(ctx, full("sb-2")); err != nil {
+		t.Fatal(err)
+	}
+	stolen := fullProcess("sb-2", "p-1")
+	stolen.Message = "mine"
+	if err := db.PutProcess(ctx, stolen); sos.ErrorCode(err) != sos.CodeConflict {
+		t.Fatalf("a process of another sandbox: %v", err)
+	}
 	got, err := db.Process(ctx, "sb-1", "p-1")
 	if d := cmp.Diff(end, got); d != "" || err != nil {
 		t.Fatal(d, err)
