@@ -67,7 +67,7 @@ func fullProcess(sandbox, id string) sos.Process {
 	return sos.Process{
 		ID: id, Seq: 3, Sandbox: sandbox, Kind: sos.KindSession, Session: "default", Command: "echo \xff\x00é", Argv: []string{"a", "b c"},
 		Status: sos.ProcessExited, CreatedAt: day, StartedAt: ptr(day.Add(1)), EndedAt: ptr(day.Add(2)), SinceStart: 5,
-		Exit: sos.Exit{ExitCode: ptr(137), Signal: "SIGKILL", Reason: sos.EndOOM, Message: "m", OOMKilled: true, ShellEnded: true, Survivors: true},
+		Exit:             sos.Exit{ExitCode: ptr(137), Signal: "SIGKILL", Reason: sos.EndOOM, Message: "m", OOMKilled: true, ShellEnded: true, Survivors: true},
 		SessionRestarted: true, Output: []sos.Output{{Stream: sos.StreamOut, Bytes: 1, Seen: 2, Truncated: true}},
 	}
 }
