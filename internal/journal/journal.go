@@ -1,11 +1,13 @@
-// Package journal keeps the output of processes: for each process one file of
-// plain bytes per stream, and an index of (time, stream, offset, length), so
-// that one stream can be served as it is and all of them can be replayed in
-// order. Files appear with the first byte: a silent process costs nothing.
+// Package journal keeps the output of processes. Each sandbox has one log, a
+// file to which everything is appended in the order of arrival: what stream of
+// what process, at what offset, when. Short output stands in the log itself, so
+// that a command costs no file of its own (to make one is the dearest part of a
+// short command on a busy file system). A process that writes much gets a file of
+// plain bytes for each stream, and the log only tells of the pieces.
 //
-// Readers are cursors over the files; a slow one only falls behind. What is over
-// the limit is counted and not kept, and says so. The journal survives the death
-// of our processes, not a power loss.
+// Readers are cursors; a slow one only falls behind. What is over a limit is
+// counted and not kept, and says so. The journal survives the death of our
+// processes, not a power loss.
 package journal
 
 import (
@@ -21,30 +23,35 @@ import (
 	"github.com/seaofsimulation/sos"
 )
 
-// DefaultMaxBytes is kept of one process, all streams together.
-const DefaultMaxBytes = 1 << 30
+// What is kept unless Options say otherwise.
+const (
+	DefaultMaxProcess = 1 << 30 // bytes of one process, all streams together
+	DefaultMaxSandbox = 8 << 30 // bytes of one sandbox, all processes together
+)
 
 // Options of a journal; the zero value is usable.
 type Options struct {
-	MaxBytes int64            // per process; 0: DefaultMaxBytes
-	Now      func() time.Time // nil: time.Now
+	MaxProcess int64            // bytes kept of one process; 0: DefaultMaxProcess
+	MaxSandbox int64            // bytes kept of one sandbox; 0: DefaultMaxSandbox
+	Now        func() time.Time // nil: time.Now
 }
 
-// Journal is the folder of all records.
+// Journal is the folder of all logs.
 type Journal struct {
 	dir string
 	opt Options
 
-	mu   sync.Mutex
-	live map[key]*Record // records that may still grow; guarded by mu
+	mu    sync.Mutex
+	boxes map[string]*box // guarded by mu
 }
-
-type key struct{ sandbox, process string }
 
 // Open opens the journal in dir and makes the folder when there is none.
 func Open(dir string, opt Options) (*Journal, error) {
-	if opt.MaxBytes <= 0 {
-		opt.MaxBytes = DefaultMaxBytes
+	if opt.MaxProcess <= 0 {
+		opt.MaxProcess = DefaultMaxProcess
+	}
+	if opt.MaxSandbox <= 0 {
+		opt.MaxSandbox = DefaultMaxSandbox
 	}
 	if opt.Now == nil {
 		opt.Now = time.Now
@@ -52,76 +59,72 @@ func Open(dir string, opt Options) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	return &Journal{dir: dir, opt: opt, live: map[key]*Record{}}, nil
+	return &Journal{dir: dir, opt: opt, boxes: map[string]*box{}}, nil
 }
 
 // Create gives the record of a process: the living one, or one that goes on
-// where the files of an earlier server end.
+// where an earlier server ended.
 func (j *Journal) Create(sandbox, process string) (*Record, error) {
-	k := key{sandbox, process}
-	if err := k.check(); err != nil {
+	b, err := j.box(sandbox, process)
+	if err != nil {
 		return nil, err
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if r := j.live[k]; r != nil {
-		return r, nil
+	r, err := b.record(process)
+	if err != nil {
+		return nil, fmt.Errorf("journal of %s %s: %w", sandbox, process, err)
 	}
-	r := &Record{j: j, key: k, streams: map[sos.Stream]*stream{}}
-	if err := r.load(); err != nil {
-		return nil, fmt.Errorf("journal of %s %s: %w", sandbox, process, errors.Join(err, r.close()))
-	}
-	j.live[k] = r
 	return r, nil
 }
 
-// check refuses what would lead out of the journal's folder.
-func (k key) check() error {
-	for _, s := range []string{k.sandbox, k.process} {
-		if s == "" || s[0] == '.' || strings.ContainsAny(s, "/\x00") {
-			return sos.Errorf(sos.CodeInvalid, "%q cannot be an id", s)
+// box gives the log of a sandbox, read once.
+func (j *Journal) box(sandbox, process string) (*box, error) {
+	for _, id := range []string{sandbox, process} {
+		if err := checkID(id); err != nil {
+			return nil, err
 		}
+	}
+	j.mu.Lock()
+	b := j.boxes[sandbox]
+	if b == nil {
+		b = &box{j: j, sandbox: sandbox, dir: filepath.Join(j.dir, sandbox), live: map[string]*Record{}}
+		j.boxes[sandbox] = b
+	}
+	j.mu.Unlock()
+	if err := b.load(); err != nil {
+		return nil, fmt.Errorf("journal of %s: %w", sandbox, err)
+	}
+	return b, nil
+}
+
+// checkID refuses what would lead out of the journal's folder, or what no entry
+// can hold.
+func checkID(id string) error {
+	if id == "" || len(id) > maxID || id[0] == '.' || strings.ContainsAny(id, "/\x00") {
+		return sos.Errorf(sos.CodeInvalid, "%q cannot be an id", id)
 	}
 	return nil
 }
 
-func (j *Journal) sandboxDir(sandbox string) string { return filepath.Join(j.dir, sandbox) }
-
-func (j *Journal) path(k key, ext string) string {
-	return filepath.Join(j.dir, k.sandbox, k.process+"."+ext)
-}
-
-func (j *Journal) find(k key) *Record {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.live[k]
-}
-
-// RemoveSandbox deletes all records of a sandbox; what still comes for them is
-// dropped, and their followers end. No error when there are none.
+// RemoveSandbox deletes the log and all records of a sandbox; what still comes
+// for them is dropped, and their followers end. No error when there are none.
 func (j *Journal) RemoveSandbox(sandbox string) error {
-	if err := (key{sandbox, sandbox}).check(); err != nil {
+	if err := checkID(sandbox); err != nil {
 		return err
 	}
 	j.mu.Lock()
-	var gone []*Record
-	for k, r := range j.live {
-		if k.sandbox == sandbox {
-			gone = append(gone, r)
-			delete(j.live, k)
-		}
-	}
+	b := j.boxes[sandbox]
+	delete(j.boxes, sandbox)
 	j.mu.Unlock()
-	for _, r := range gone {
-		r.drop()
+	if b != nil {
+		b.drop()
 	}
-	if err := os.RemoveAll(j.sandboxDir(sandbox)); err != nil {
+	if err := os.RemoveAll(filepath.Join(j.dir, sandbox)); err != nil {
 		return fmt.Errorf("remove the journal of %s: %w", sandbox, err)
 	}
 	return nil
 }
 
-// Sandboxes names the sandboxes that have records on disk.
+// Sandboxes names the sandboxes that have a log on disk.
 func (j *Journal) Sandboxes() ([]string, error) {
 	entries, err := os.ReadDir(j.dir)
 	if err != nil {
@@ -139,12 +142,12 @@ func (j *Journal) Sandboxes() ([]string, error) {
 // Close closes all records; their files stay for the next server.
 func (j *Journal) Close() error {
 	j.mu.Lock()
-	live := j.live
-	j.live = map[key]*Record{}
+	boxes := j.boxes
+	j.boxes = map[string]*box{}
 	j.mu.Unlock()
 	var errs []error
-	for _, r := range live {
-		errs = append(errs, r.finish())
+	for _, b := range boxes {
+		errs = append(errs, b.close())
 	}
 	return errors.Join(errs...)
 }

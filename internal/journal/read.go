@@ -18,14 +18,15 @@ const chunkSize = 256 << 10
 // record is finished or ctx is done. An offset past the end waits, or copies
 // nothing. A process without output reads as empty.
 func (j *Journal) Read(ctx context.Context, sandbox, process string, s sos.Stream, offset int64, follow bool, w io.Writer) (int64, error) {
-	k := key{sandbox, process}
-	if err := k.check(); err != nil {
-		return offset, err
-	}
-	if _, ok := streamCode(s); !ok || offset < 0 {
+	code, ok := streamCode(s)
+	if !ok || offset < 0 {
 		return offset, sos.Errorf(sos.CodeInvalid, "no stream %q or a negative offset %d", s, offset)
 	}
-	c := cursor{j: j, key: k, stream: s, offset: offset}
+	b, err := j.box(sandbox, process)
+	if err != nil {
+		return offset, err
+	}
+	c := cursor{b: b, process: process, code: code, offset: offset}
 	defer c.close()
 	for {
 		// In this order: what is written before the change is seen is read.
@@ -44,20 +45,20 @@ func (j *Journal) Read(ctx context.Context, sandbox, process string, s sos.Strea
 	}
 }
 
-// cursor is one reader's place in a stream. It has a descriptor of its own, so
-// that nobody waits for it.
+// cursor is one reader's place in a stream. It has a descriptor of its own, and
+// holds no lock while it writes, so that nobody waits for it.
 type cursor struct {
-	j      *Journal
-	key    key
-	stream sos.Stream
-	offset int64
-	file   *os.File
-	buf    []byte
+	b       *box
+	process string
+	code    int
+	offset  int64
+	file    *os.File
+	buf     []byte
 }
 
 // watch gives a channel that is closed at the next change; done: none will come.
 func (c *cursor) watch() (changed <-chan struct{}, done bool) {
-	r := c.j.find(c.key)
+	r := c.b.find(c.process)
 	if r == nil {
 		return nil, true
 	}
@@ -72,34 +73,115 @@ func (c *cursor) watch() (changed <-chan struct{}, done bool) {
 	return r.changed, false
 }
 
-func (c *cursor) copy(ctx context.Context, w io.Writer) (err error) {
-	if c.file == nil {
-		c.file, err = os.Open(c.j.path(c.key, string(c.stream)))
-		if ignoreMissing(err) != nil {
-			return err
+// copy writes all that is there now.
+func (c *cursor) copy(ctx context.Context, w io.Writer) error {
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		if err != nil {
-			return nil
-		}
-		c.buf = make([]byte, chunkSize)
-	}
-	for ctx.Err() == nil {
-		n, err := c.file.ReadAt(c.buf, c.offset)
-		if n > 0 {
-			m, err := w.Write(c.buf[:n])
-			c.offset += int64(m)
+		data, err := c.next()
+		if len(data) > 0 {
+			n, err := w.Write(data)
+			c.offset += int64(n)
 			if err != nil {
 				return err
 			}
 		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
+		if err != nil || len(data) == 0 {
 			return err
 		}
 	}
-	return context.Cause(ctx)
+}
+
+// next gives some bytes at the cursor's place, none at the end of what is there.
+// A stream that leaves the log has all its bytes in the file before anything new
+// is told, so the file is asked first.
+func (c *cursor) next() ([]byte, error) {
+	if c.file == nil {
+		f, err := os.Open(c.b.path(c.process, streamCodes[c.code]))
+		if ignoreMissing(err) != nil {
+			return nil, err
+		}
+		if err == nil {
+			c.file, c.buf = f, make([]byte, chunkSize)
+		}
+	}
+	if c.file != nil {
+		n, err := c.file.ReadAt(c.buf, c.offset)
+		if n > 0 {
+			return c.buf[:n], nil
+		}
+		if !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+	}
+	return c.b.inlineFrom(c.process, c.code, c.offset)
+}
+
+// inlineFrom gives the bytes of a stream from offset on that stand in the log.
+func (b *box) inlineFrom(process string, code int, offset int64) ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.procs[process]
+	if p == nil || b.log == nil {
+		return nil, nil
+	}
+	data, err := b.inlineBytes(p, code)
+	if err != nil || offset >= int64(len(data)) {
+		return nil, err
+	}
+	return data[offset:], nil
+}
+
+// Head gives the first bytes of a stream, at most limit, and how many bytes came
+// in all so far.
+func (j *Journal) Head(sandbox, process string, s sos.Stream, limit int) (data []byte, total int64, err error) {
+	code, ok := streamCode(s)
+	if !ok {
+		return nil, 0, sos.Errorf(sos.CodeInvalid, "no stream %q", s)
+	}
+	b, err := j.box(sandbox, process)
+	if err != nil {
+		return nil, 0, err
+	}
+	c := cursor{b: b, process: process, code: code}
+	defer c.close()
+	b.mu.Lock()
+	if p := b.procs[process]; p != nil {
+		total = p.seen[code]
+	}
+	b.mu.Unlock()
+	for len(data) < limit && int64(len(data)) < total {
+		more, err := c.next()
+		if err != nil {
+			return nil, 0, fmt.Errorf("read the journal of %s %s: %w", sandbox, process, err)
+		}
+		if len(more) == 0 {
+			break
+		}
+		data = append(data, more[:min(len(more), limit-len(data))]...)
+		c.offset = int64(len(data))
+	}
+	return data, total, nil
+}
+
+// Head gives the first bytes of a stream, at most limit, and how many came so far.
+// Short output comes from memory.
+func (r *Record) Head(s sos.Stream, limit int) (data []byte, total int64, err error) {
+	code, ok := streamCode(s)
+	if !ok {
+		return nil, 0, sos.Errorf(sos.CodeInvalid, "no stream %q", s)
+	}
+	r.mu.Lock()
+	st := &r.streams[code]
+	n := min(st.size, int64(limit))
+	if n <= int64(len(st.bytes)) {
+		data, total = append([]byte(nil), st.bytes[:n]...), st.seen
+		r.mu.Unlock()
+		return data, total, nil
+	}
+	r.mu.Unlock()
+	return r.b.j.Head(r.b.sandbox, r.id, s, limit)
 }
 
 func (c *cursor) close() {
@@ -108,65 +190,28 @@ func (c *cursor) close() {
 	}
 }
 
-// Head gives the first bytes of a stream, at most limit, and how many bytes came
-// in all so far.
-func (j *Journal) Head(sandbox, process string, s sos.Stream, limit int) (data []byte, total int64, err error) {
-	r := j.find(key{sandbox, process})
-	if r == nil { // read the files as a record of its own that nobody else sees
-		r = &Record{j: j, key: key{sandbox, process}, streams: map[sos.Stream]*stream{}}
-		if err := r.key.check(); err != nil {
-			return nil, 0, err
-		}
-		defer r.close()
-		if err := r.load(); err != nil {
-			return nil, 0, fmt.Errorf("journal of %s %s: %w", sandbox, process, err)
-		}
-	}
-	return r.Head(s, limit)
-}
-
-// Head gives the first bytes of a stream, at most limit, and how many came so
-// far.
-func (r *Record) Head(s sos.Stream, limit int) (data []byte, total int64, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	st := r.streams[s]
-	if st == nil {
-		return nil, 0, nil
-	}
-	n := min(st.size, int64(limit))
-	data = make([]byte, n)
-	if n <= int64(len(st.head)) {
-		copy(data, st.head)
-		return data, st.seen, nil
-	}
-	f, err := os.Open(r.j.path(r.key, string(s))) // the record's own may be closed
-	if err != nil {
-		return nil, 0, fmt.Errorf("journal of %s %s: %w", r.key.sandbox, r.key.process, err)
-	}
-	defer f.Close()
-	if _, err := f.ReadAt(data, 0); err != nil {
-		return nil, 0, fmt.Errorf("journal of %s %s: %w", r.key.sandbox, r.key.process, err)
-	}
-	return data, st.seen, nil
-}
-
-// Entries gives the index of a process: its output in the order of arrival.
+// Entries gives the output of a process in the order of arrival.
 func (j *Journal) Entries(sandbox, process string) ([]Entry, error) {
-	k := key{sandbox, process}
-	if err := k.check(); err != nil {
+	b, err := j.box(sandbox, process)
+	if err != nil {
 		return nil, err
 	}
-	b, err := os.ReadFile(j.path(k, "index"))
-	if ignoreMissing(err) != nil {
+	f, err := os.Open(b.logPath())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("journal of %s: %w", sandbox, err)
+	}
+	defer f.Close()
+	var list []Entry
+	err = scan(f, func(e Entry, _ int64) {
+		if e.Process == process {
+			list = append(list, e)
+		}
+	})
+	if err != nil {
 		return nil, fmt.Errorf("journal of %s %s: %w", sandbox, process, err)
 	}
-	var list []Entry
-	for {
-		e, ok := parseEntry(b)
-		if !ok {
-			return list, nil
-		}
-		list, b = append(list, e), b[entrySize:]
-	}
+	return list, nil
 }

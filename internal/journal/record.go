@@ -9,191 +9,204 @@ import (
 	"github.com/seaofsimulation/sos"
 )
 
-// headSize is how much of each stream a living record also keeps in memory, so
-// that the answer to a short command needs no file.
-const headSize = 32 << 10
+// A process leaves the log for files of its own when its streams together are
+// longer than inlineBytes or came in more pieces than inlinePieces.
+const (
+	inlineBytes  = 64 << 10
+	inlinePieces = 256
+)
 
 // Record is the growing output of one process. Its methods are safe for
 // concurrent use.
 type Record struct {
-	j   *Journal
-	key key
+	b  *box
+	id string
 
 	mu       sync.Mutex
-	streams  map[sos.Stream]*stream
-	index    *os.File
-	indexEnd int64
-	dropped  bool          // the sandbox was removed
+	streams  [len(streamCodes)]stream
+	pieces   int
+	apart    bool          // its streams have files
 	finished bool          // no more output comes
 	changed  chan struct{} // closed at the next change; nil: nobody waits
 }
 
 type stream struct {
-	file *os.File
-	size int64 // bytes kept: the beginning of the stream
-	seen int64 // bytes that came; over size: the rest was only counted
-	head []byte
+	size  int64    // bytes kept: the beginning of the stream
+	seen  int64    // bytes that came; over size: the rest was only counted
+	bytes []byte   // what is kept, while it is short
+	file  *os.File // else
 }
 
-// load reads what an earlier server left behind.
-func (r *Record) load() error {
-	for _, s := range streamCodes {
-		f, err := os.OpenFile(r.j.path(r.key, string(s)), os.O_RDWR, 0)
+// load takes up what an earlier server left. Callers hold b.mu.
+func (r *Record) load(p *proc) error {
+	r.pieces = len(p.extents)
+	for code, s := range streamCodes {
+		st := &r.streams[code]
+		st.seen = p.seen[code]
+		data, err := r.b.inlineBytes(p, code)
+		if err != nil {
+			return err
+		}
+		st.size, st.bytes = int64(len(data)), data
+		f, err := os.OpenFile(r.b.path(r.id, s), os.O_RDWR, 0)
 		if ignoreMissing(err) != nil {
 			return err
 		}
 		if err != nil {
 			continue
 		}
-		st := &stream{file: f}
-		r.streams[s] = st
+		st.file, r.apart = f, true
 		fi, err := f.Stat()
 		if err != nil {
 			return err
 		}
-		st.size, st.seen = fi.Size(), fi.Size()
-		st.head = make([]byte, min(st.size, headSize))
-		if _, err := f.ReadAt(st.head, 0); err != nil {
-			return err
-		}
-	}
-	return r.loadIndex()
-}
-
-// loadIndex learns from the index what was only counted, cuts a torn last
-// entry off, and adds what was written to the streams and not told there.
-func (r *Record) loadIndex() error {
-	b, err := os.ReadFile(r.j.path(r.key, "index"))
-	if ignoreMissing(err) != nil {
-		return err
-	}
-	told := map[sos.Stream]int64{}
-	for {
-		e, ok := parseEntry(b[r.indexEnd:])
-		if !ok {
-			break
-		}
-		r.indexEnd += entrySize
-		end := e.Offset + e.Length
-		told[e.Stream] = max(told[e.Stream], end)
-		if e.Skipped {
-			st := r.stream(e.Stream)
-			st.seen = max(st.seen, end)
-		}
-	}
-	for s, st := range r.streams {
-		if told[s] < st.size {
-			if err := r.tell(Entry{Stream: s, Offset: told[s], Length: st.size - told[s]}); err != nil {
+		if fi.Size() < st.size { // the copy out of the log was not finished
+			if _, err := f.WriteAt(st.bytes, 0); err != nil {
 				return err
 			}
+		}
+		st.size, st.bytes = max(st.size, fi.Size()), nil
+		if st.seen < st.size { // written and not told
+			e := Entry{Time: r.b.j.opt.Now(), Process: r.id, Stream: s, Offset: st.seen, Length: st.size - st.seen, where: apart}
+			if err := r.b.write(e, nil); err != nil {
+				return err
+			}
+			st.seen = st.size
 		}
 	}
 	return nil
 }
 
-func (r *Record) stream(s sos.Stream) *stream {
-	st := r.streams[s]
-	if st == nil {
-		st = &stream{}
-		r.streams[s] = st
+// inlineBytes reads the pieces of a stream that stand in the log. Callers hold mu.
+func (b *box) inlineBytes(p *proc, code int) ([]byte, error) {
+	var data []byte
+	for _, x := range p.extents {
+		if int(x.stream) != code || x.offset != int64(len(data)) {
+			continue
+		}
+		data = append(data, make([]byte, x.length)...)
+		if _, err := b.log.ReadAt(data[x.offset:], x.pos); err != nil {
+			return nil, err
+		}
 	}
-	return st
+	return data, nil
 }
 
 // Append adds data that begins at offset of the stream. What is known already is
 // passed over; a gap is an error and changes nothing. Bytes that cannot be kept
-// (over the limit, disk full) are counted, and so is all that follows them.
+// (over a limit, disk full) are counted, and so is all that follows them.
 func (r *Record) Append(s sos.Stream, offset int64, data []byte) error {
-	if _, ok := streamCode(s); !ok {
+	code, ok := streamCode(s)
+	if !ok {
 		return sos.Errorf(sos.CodeInvalid, "no stream %q", s)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.dropped {
-		return nil
-	}
-	st := r.stream(s)
+	st := &r.streams[code]
 	if offset < 0 || offset > st.seen {
-		return fmt.Errorf("journal of %s %s: gap in %s: have %d bytes, got offset %d", r.key.sandbox, r.key.process, s, st.seen, offset)
+		return fmt.Errorf("journal of %s %s: gap in %s: have %d bytes, got offset %d", r.b.sandbox, r.id, s, st.seen, offset)
 	}
-	if offset+int64(len(data)) <= st.seen {
+	if r.finished || offset+int64(len(data)) <= st.seen {
 		return nil
 	}
 	data = data[st.seen-offset:]
-	keep := data
-	if st.size < st.seen {
-		keep = nil
-	} else if room := r.j.opt.MaxBytes - r.kept(); int64(len(keep)) > room {
-		keep = keep[:max(room, 0)]
-	}
-	n, err := r.write(s, st, keep)
-	st.size += int64(n)
-	st.seen += int64(len(data))
-	if n > 0 {
-		err = errors.Join(err, r.tell(Entry{Stream: s, Offset: st.size - int64(n), Length: int64(n)}))
-	}
-	if skipped := len(data) - n; skipped > 0 {
-		err = errors.Join(err, r.tell(Entry{Stream: s, Offset: st.seen - int64(skipped), Length: int64(skipped), Skipped: true}))
-	}
-	r.wake()
-	if err != nil {
-		return fmt.Errorf("journal of %s %s: %w", r.key.sandbox, r.key.process, err)
+	if err := r.keep(s, st, data); err != nil {
+		return fmt.Errorf("journal of %s %s: %w", r.b.sandbox, r.id, err)
 	}
 	return nil
 }
 
-func (r *Record) kept() (n int64) {
-	for _, st := range r.streams {
-		n += st.size
+// keep stores new data as far as the limits and the disk allow, and counts it.
+func (r *Record) keep(s sos.Stream, st *stream, data []byte) error {
+	defer r.wake()
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	n, err := 0, error(nil)
+	if st.size == st.seen { // nothing is kept behind a hole
+		n, err = r.store(s, st, data[:min(int64(len(data)), r.room())])
 	}
-	return n
+	st.size, st.seen = st.size+int64(n), st.seen+int64(len(data))
+	for lost := int64(len(data) - n); lost > 0; {
+		part := min(lost, maxEntry)
+		err = errors.Join(err, r.b.write(Entry{Time: r.b.j.opt.Now(), Process: r.id, Stream: s, Offset: st.seen - lost, Length: part, where: skipped}, nil))
+		lost -= part
+	}
+	return err
 }
 
-func (r *Record) write(s sos.Stream, st *stream, data []byte) (n int, err error) {
+// room is how many bytes the limits allow now. Callers hold b.mu.
+func (r *Record) room() int64 {
+	room := r.b.j.opt.MaxProcess
+	for i := range r.streams {
+		room -= r.streams[i].size
+	}
+	return max(0, min(room, r.b.j.opt.MaxSandbox-r.b.kept))
+}
+
+// store writes data to the log or to the stream's file and tells how much of it
+// is kept. Callers hold b.mu.
+func (r *Record) store(s sos.Stream, st *stream, data []byte) (int, error) {
 	if len(data) == 0 {
 		return 0, nil
 	}
-	if st.file == nil {
-		if st.file, err = r.create(string(s)); err != nil {
+	e := Entry{Time: r.b.j.opt.Now(), Process: r.id, Stream: s, Offset: st.seen, Length: int64(len(data))}
+	total := len(data)
+	for i := range r.streams {
+		total += len(r.streams[i].bytes)
+	}
+	if !r.apart && total <= inlineBytes && r.pieces < inlinePieces {
+		if err := r.b.write(e, data); err != nil {
 			return 0, err
 		}
+		r.pieces++
+		st.bytes = append(st.bytes, data...)
+		return len(data), nil
 	}
-	n, err = st.file.WriteAt(data, st.size)
-	if room := headSize - len(st.head); room > 0 {
-		st.head = append(st.head, data[:min(n, room)]...)
+	if err := r.leaveLog(); err != nil {
+		return 0, err
+	}
+	if st.file == nil {
+		f, err := r.b.open(r.b.path(r.id, s))
+		if err != nil {
+			return 0, err
+		}
+		st.file = f
+	}
+	n, err := st.file.WriteAt(data, st.size)
+	r.b.kept += int64(n)
+	for told := 0; told < n; {
+		e.Offset, e.Length, e.where = st.seen+int64(told), int64(min(n-told, maxEntry)), apart
+		err = errors.Join(err, r.b.write(e, nil))
+		told += int(e.Length)
 	}
 	return n, err
 }
 
-func (r *Record) tell(e Entry) (err error) {
-	e.Time = r.j.opt.Now()
-	if r.index == nil {
-		if r.index, err = r.create("index"); err != nil {
+// leaveLog copies what the process has in the log to files of its own; from then
+// on those hold all its bytes. A copy that is interrupted is done again by load.
+func (r *Record) leaveLog() error {
+	if r.apart {
+		return nil
+	}
+	for code, s := range streamCodes {
+		st := &r.streams[code]
+		if len(st.bytes) == 0 {
+			continue
+		}
+		f, err := r.b.open(r.b.path(r.id, s))
+		if err != nil {
+			return err
+		}
+		st.file = f
+		if _, err := f.WriteAt(st.bytes, 0); err != nil {
 			return err
 		}
 	}
-	var b []byte
-	for e.Length > 0 { // a piece for which the entry has no room is told in parts
-		part := e
-		part.Length = min(e.Length, maxEntry)
-		b = part.append(b)
-		e.Offset, e.Length = e.Offset+part.Length, e.Length-part.Length
+	for code := range r.streams {
+		r.streams[code].bytes = nil
 	}
-	n, err := r.index.WriteAt(b, r.indexEnd)
-	r.indexEnd += int64(n - n%entrySize)
-	return err
-}
-
-func (r *Record) create(ext string) (*os.File, error) {
-	path := r.j.path(r.key, ext)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if ignoreMissing(err) == nil && err != nil {
-		if err := os.Mkdir(r.j.sandboxDir(r.key.sandbox), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return nil, err
-		}
-		f, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	}
-	return f, err
+	r.apart = true
+	return nil
 }
 
 // Offsets gives for each stream the end of what came: what the guest need not
@@ -201,9 +214,11 @@ func (r *Record) create(ext string) (*os.File, error) {
 func (r *Record) Offsets() map[sos.Stream]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := make(map[sos.Stream]int64, len(r.streams))
-	for s, st := range r.streams {
-		m[s] = st.seen
+	m := map[sos.Stream]int64{}
+	for code, s := range streamCodes {
+		if n := r.streams[code].seen; n > 0 {
+			m[s] = n
+		}
 	}
 	return m
 }
@@ -212,8 +227,8 @@ func (r *Record) Offsets() map[sos.Stream]int64 {
 func (r *Record) Output() (list []sos.Output) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range streamCodes {
-		if st := r.streams[s]; st != nil && st.seen > 0 {
+	for code, s := range streamCodes {
+		if st := &r.streams[code]; st.seen > 0 {
 			list = append(list, sos.Output{Stream: s, Bytes: st.size, Seen: st.seen, Truncated: st.seen > st.size})
 		}
 	}
@@ -230,11 +245,7 @@ func (r *Record) wake() {
 
 // Finish says that no more output comes: followers end, the files are closed.
 func (r *Record) Finish() error {
-	r.j.mu.Lock()
-	if r.j.live[r.key] == r {
-		delete(r.j.live, r.key)
-	}
-	r.j.mu.Unlock()
+	r.b.forget(r)
 	return r.finish()
 }
 
@@ -246,25 +257,15 @@ func (r *Record) finish() error {
 	}
 	r.finished = true
 	r.wake()
-	return r.close()
+	return r.closeFiles()
 }
 
-// drop forgets the record: its sandbox is removed.
-func (r *Record) drop() {
-	r.mu.Lock()
-	r.dropped = true
-	r.mu.Unlock()
-	_ = r.finish() // the files go anyway
-}
-
-func (r *Record) close() error {
+func (r *Record) closeFiles() error {
 	var errs []error
-	if r.index != nil {
-		errs = append(errs, r.index.Close())
-	}
-	for _, st := range r.streams {
-		if st.file != nil {
-			errs = append(errs, st.file.Close())
+	for i := range r.streams {
+		if f := r.streams[i].file; f != nil {
+			errs = append(errs, f.Close())
+			r.streams[i].file = nil
 		}
 	}
 	return errors.Join(errs...)
