@@ -1,6 +1,7 @@
 package native
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -15,12 +16,15 @@ import (
 // withUserNamespace makes a user namespace that maps one range of host ids,
 // calls f with its descriptor, and lets it go again.
 func withUserNamespace(base uint32, f func(fd int) error) error {
-	// The child dies with the thread that made it, so that it never outlives us.
+	// The child dies with the thread that made it, or soon when that ended before it
+	// could ask for that.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	p := sysprog.New()
 	p.Call("set the parent's death signal", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
-	p.Call("wait to be killed", unix.SYS_PPOLL, 0, 0, 0, 0, 0)
+	soon := binary.NativeEndian.AppendUint64(nil, 60) // seconds
+	soon = binary.NativeEndian.AppendUint64(soon, 0)  // nanoseconds
+	p.Call("wait to be killed", unix.SYS_PPOLL, 0, 0, p.Ptr(soon), 0, 0)
 	pid, pidfd, err := p.Fork(unix.CLONE_NEWUSER, sysprog.ForkOptions{Pidfd: true})
 	if err != nil {
 		return err

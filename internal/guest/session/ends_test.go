@@ -105,7 +105,7 @@ func TestLargeEnv(t *testing.T) {
 func TestBigText(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	want(t, s, "cat >/dev/null <<'E'\n"+strings.Repeat("x\n", 7<<20)+"E\necho done", "done\n", 0)
+	want(t, s, "cat >/dev/null <<'E'\n"+strings.Repeat("x\n", guest.MaxText/2-32)+"E\necho done", "done\n", 0)
 	_, e := do(t, s, strings.Repeat("x", guest.MaxText+1))
 	if e.Reason != sos.EndNotRun || e.Message == "" {
 		t.Error(show(e))

@@ -54,9 +54,9 @@ func check(c guest.SessionCommand) string {
 	case strings.IndexByte(c.Text, 0) >= 0:
 		return "the command has a NUL byte, which bash cannot take"
 	case len(c.Text) > guest.MaxText:
-		return "the command is longer than 16 MiB"
+		return "the command is longer than 7 MiB"
 	case len(c.Stdin) > guest.MaxText:
-		return "the standard input is longer than 16 MiB"
+		return "the standard input is longer than 7 MiB"
 	case strings.IndexByte(c.Cwd, 0) >= 0:
 		return "cwd has a NUL byte"
 	}
