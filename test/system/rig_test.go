@@ -39,7 +39,12 @@ func newRig(t testing.TB, args ...string) *rig {
 	t.Helper()
 	r := &rig{t: t, bin: testutil.Binary(t), data: filepath.Join(t.TempDir(), "data"), args: args}
 	r.boot()
-	t.Cleanup(func() { r.srv.TearDown(t.Errorf) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the server's log:\n%s", r.srv.Log())
+		}
+		r.srv.TearDown(t.Errorf)
+	})
 	r.load(testutil.Image(t), ubuntu)
 	return r
 }
