@@ -81,7 +81,7 @@ type Process struct {
 	EndedAt   *time.Time    `json:"ended_at,omitempty"`
 	// SinceStart is the time from the end of the sandbox's start to the moment
 	// the command was accepted, on the monotonic clock: the trajectory's timestamp.
-	SinceStart Duration `json:"-"`
+	SinceStart Duration `json:"since_start"`
 	Exit
 	// SessionRestarted: it ran in a new shell because the session's had ended.
 	SessionRestarted bool     `json:"session_restarted,omitempty"`

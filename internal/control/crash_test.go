@@ -2,6 +2,9 @@ package control
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"github.com/seaofsimulation/sos"
 	"github.com/seaofsimulation/sos/internal/driver"
 	"github.com/seaofsimulation/sos/internal/driver/fake"
+	"github.com/seaofsimulation/sos/internal/journal"
 )
 
 // restart kills the server and starts the next one on the same directory.
@@ -113,8 +117,14 @@ func TestCrashDuringExec(t *testing.T) {
 	} {
 		go r.Exec(context.WithoutCancel(t.Context()), id, q)
 		eventually(t, "the command is recorded", func() bool {
-			l, err := r.store.Processes(t.Context(), id)
-			return err == nil && len(l) > 0 && l[len(l)-1].Command == q.Command
+			notes, err := r.journal.Notes(id)
+			for _, n := range notes {
+				var p sos.Process
+				if err = errors.Join(err, json.Unmarshal(n, &p)); p.Command == q.Command {
+					return err == nil
+				}
+			}
+			return false
 		})
 	}
 	eventually(t, "output came", func() bool {
@@ -189,14 +199,58 @@ func TestProcessWithoutRecord(t *testing.T) {
 	})
 }
 
+// TestCrashBeforeTheStore kills the server when an end is noted and answered and
+// not stored yet: it counts all the same, and no note makes an ended process run.
+func TestCrashBeforeTheStore(t *testing.T) {
+	r := newRig(t)
+	id := r.started(sos.SandboxSpec{})
+	r.exec(id, "echo stored")
+	list, err := r.ListProcesses(t.Context(), id, sos.ProcessFilter{})
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	stored := list[0]
+	r.crash()
+	j, err := journal.Open(filepath.Join(r.dir, "journal"), journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := 5
+	ended := stored
+	ended.ID, ended.Seq, ended.Command, ended.ExitCode = sos.NewID(sos.ProcessIDPrefix, nil), stored.Seq+1, "exit 5", &code
+	stale := stored
+	stale.Status, stale.Exit, stale.EndedAt = sos.ProcessRunning, sos.Exit{}, nil
+	for _, q := range []sos.Process{ended, stale} {
+		rec, err := j.Create(id, q.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := json.Marshal(q)
+		if err = errors.Join(err, rec.Note(data)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.boot()
+	list, err = r.ListProcesses(t.Context(), id, sos.ProcessFilter{})
+	if err != nil || len(list) != 2 || list[0].Status != sos.ProcessExited || list[1].ExitCode == nil || *list[1].ExitCode != 5 {
+		t.Fatalf("%+v %v", list, err)
+	}
+	if s := r.look(id); s.SessionCommandCount != 2 {
+		t.Errorf("%d session commands, want 2", s.SessionCommandCount)
+	}
+}
+
 func TestCrashWithSandboxLost(t *testing.T) {
 	r := newRig(t)
 	id := r.started(sos.SandboxSpec{})
 	r.exec(id, "cd /root; echo data > f")
 	go r.Exec(context.WithoutCancel(t.Context()), id, sos.ExecRequest{Command: "sleep 600"})
 	eventually(t, "it runs", func() bool {
-		l, err := r.store.Processes(t.Context(), id)
-		return err == nil && len(l) == 2
+		notes, err := r.journal.Notes(id)
+		return err == nil && len(notes) == 2
 	})
 	r.crash()
 	r.fake.Crash(id, driver.Exit{Known: true, OOM: true, Signal: 9})

@@ -242,17 +242,20 @@ func (l *life) accept(kind sos.ProcessKind, id string, seq int64, command string
 	return pr, nil
 }
 
-// launch stores the process while the guest is told of it, and returns when both
-// are done, or when ctx is: then they go on. after is called when both are done.
+// launch notes the process and tells the guest of it, and returns when both are
+// done, or when ctx is: then it goes on. after is called when both are done.
 func (l *life) launch(ctx context.Context, pr *proc, after func(), tell func(context.Context) error) error {
 	l.mu.Lock()
 	p := pr.p
 	l.mu.Unlock()
-	done, stored := make(chan error, 1), make(chan error, 1)
-	ok := l.work.spawn(func() { stored <- pr.record(p) })
-	if !ok || !l.work.spawn(func() {
+	if err := pr.note(p); err != nil { // nothing runs without a record
+		after()
+		return l.refuse(pr, internal("record a process of", l.b.id, err))
+	}
+	done := make(chan error, 1)
+	if !l.work.spawn(func() {
 		defer after()
-		done <- l.settleLaunch(pr, tell, stored)
+		done <- l.settleLaunch(pr, tell)
 	}) {
 		after()
 		return l.refuse(pr, l.failed(context.Cause(l.ctx)))
@@ -265,16 +268,12 @@ func (l *life) launch(ctx context.Context, pr *proc, after func(), tell func(con
 	}
 }
 
-// settleLaunch tells the guest and sees to it that the process has a record and,
-// if the guest did not take it, an end.
-func (l *life) settleLaunch(pr *proc, tell func(context.Context) error, stored <-chan error) error {
+// settleLaunch tells the guest and sees to it that the process has an end if the
+// guest did not take it.
+func (l *life) settleLaunch(pr *proc, tell func(context.Context) error) error {
 	ctx, cancel := l.call()
 	defer cancel()
 	err := tell(ctx)
-	if serr := <-stored; serr != nil && err == nil {
-		l.force(pr, sos.EndCancelled) // nothing runs without a record
-		return internal("record a process of", l.b.id, serr)
-	}
 	if err == nil {
 		return nil
 	}

@@ -2,6 +2,9 @@ package control
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/seaofsimulation/sos"
@@ -82,8 +85,21 @@ func (pr *proc) setEnd(status sos.ProcessStatus, e sos.Exit, at time.Time) bool 
 	return true
 }
 
-// record stores the process as it is now.
-func (pr *proc) record(p sos.Process) error {
+// note puts the process, as it is now, down in the journal: cheap, and enough to
+// find it again after a crash. The store follows with its end.
+func (pr *proc) note(p sos.Process) error {
+	if pr.rec == nil {
+		return nil
+	}
+	data, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("process %s: %w", p.ID, err)
+	}
+	return pr.rec.Note(data)
+}
+
+// store puts the process into the store, where lists of what has ended are made from.
+func (pr *proc) store(p sos.Process) error {
 	if pr.rec == nil {
 		return nil
 	}
@@ -107,12 +123,17 @@ func (pr *proc) end(e ending, record bool) {
 		return
 	}
 	if record {
-		if err := pr.record(p); err != nil {
-			l.p.cfg.Log.Error("cannot record the end of a process", "sandbox", l.b.id, "process", pr.id, "err", err)
-		}
+		pr.recordEnd(p)
 	}
 	l.p.stats.ended(p)
 	close(pr.done)
+}
+
+// recordEnd makes the end durable in both places.
+func (pr *proc) recordEnd(p sos.Process) {
+	if err := errors.Join(pr.note(p), pr.store(p)); err != nil {
+		pr.life.p.cfg.Log.Error("cannot record the end of a process", "sandbox", pr.life.b.id, "process", pr.id, "err", err)
+	}
 }
 
 // drain closes its record: no more output comes.

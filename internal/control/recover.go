@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -15,6 +16,7 @@ import (
 // Bounds of the recovery.
 const (
 	reconcileWide = 16              // sandboxes dealt with at once
+	storeWide     = 64              // processes stored at once: they share commits
 	listTries     = 5               // of the first listing, half a second apart
 	adoptWait     = 5 * time.Second // for a guest that does not answer; it is waited for further in the background
 	checkTimeout  = 5 * time.Second // of one look at one sandbox
@@ -30,6 +32,9 @@ func (p *Plane) recover(ctx context.Context) error {
 		b := newBox(row)
 		b.exists = true
 		close(b.inserted)
+		if err := p.storeNotes(ctx, row.ID); err != nil {
+			p.cfg.Log.Error("cannot take up what was noted of processes", "sandbox", row.ID, "err", err)
+		}
 		if err := p.count(ctx, b); err != nil {
 			return err
 		}
@@ -52,6 +57,35 @@ func (p *Plane) recover(ctx context.Context) error {
 		p.cfg.Log.Error("cannot take over sandboxes yet", "err", err)
 	}
 	return p.removeStrayOutput()
+}
+
+// storeNotes puts into the store what an earlier server noted of processes and did
+// not get to store: those that run, and the ends of the last moments.
+func (p *Plane) storeNotes(ctx context.Context, sandbox string) error {
+	notes, err := p.cfg.Journal.Notes(sandbox)
+	if err != nil {
+		return err
+	}
+	list, err := p.cfg.Store.Processes(ctx, sandbox)
+	if err != nil {
+		return err
+	}
+	for _, q := range list {
+		if q.Status == sos.ProcessExited || q.Status == sos.ProcessLost {
+			delete(notes, q.ID)
+		}
+	}
+	var g errgroup.Group
+	g.SetLimit(storeWide)
+	for id, data := range notes {
+		var q sos.Process
+		if err := json.Unmarshal(data, &q); err != nil || q.ID != id || q.Sandbox != sandbox {
+			p.cfg.Log.Error("a note of a process cannot be read", "sandbox", sandbox, "process", id, "err", err)
+			continue
+		}
+		g.Go(func() error { return p.cfg.Store.PutProcess(ctx, q) })
+	}
+	return g.Wait()
 }
 
 // count learns from the processes what the sandbox's counters were.

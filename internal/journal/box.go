@@ -33,6 +33,7 @@ type proc struct {
 	seen    [len(streamCodes)]int64 // end of each stream
 	apart   [len(streamCodes)]bool  // has a file of its own
 	extents []extent                // inline pieces
+	note    extent                  // the last note; of length 0: none
 }
 
 // extent is an inline piece: where its bytes are in the log.
@@ -59,11 +60,8 @@ func (b *box) load() error {
 		return err
 	}
 	err = scan(f, func(e Entry, pos int64) {
-		b.note(e, pos)
-		b.end = pos
-		if e.where == inline {
-			b.end += e.Length
-		}
+		b.learn(e, pos)
+		b.end = pos + e.behind()
 	})
 	if err == nil {
 		err = b.measureFiles()
@@ -99,10 +97,7 @@ func scan(f *os.File, fn func(e Entry, pos int64)) error {
 			return nil
 		}
 		at += int64(size)
-		end := at
-		if e.where == inline {
-			end += e.Length
-		}
+		end := at + e.behind()
 		if end > fi.Size() {
 			return nil
 		}
@@ -111,12 +106,16 @@ func scan(f *os.File, fn func(e Entry, pos int64)) error {
 	}
 }
 
-// note adds an entry to what is known. Callers hold mu.
-func (b *box) note(e Entry, pos int64) {
+// learn adds an entry to what is known. Callers hold mu.
+func (b *box) learn(e Entry, pos int64) {
 	p := b.procs[e.Process]
 	if p == nil {
 		p = &proc{}
 		b.procs[e.Process] = p
+	}
+	if e.where == note {
+		p.note = extent{length: e.Length, pos: pos}
+		return
 	}
 	code, _ := streamCode(e.Stream)
 	p.seen[code] = max(p.seen[code], e.Offset+e.Length)
@@ -176,7 +175,7 @@ func (b *box) write(e Entry, data []byte) error {
 		// be read behind the last whole entry.
 		return errors.Join(fmt.Errorf("append to the log: %w", err), b.log.Truncate(b.end))
 	}
-	b.note(e, b.end+int64(n-len(data)))
+	b.learn(e, b.end+int64(n-len(data)))
 	b.end += int64(n)
 	if cap(b.buf) > 1<<20 {
 		b.buf = nil

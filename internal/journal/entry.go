@@ -16,7 +16,7 @@ type Entry struct {
 	Length  int64
 	Skipped bool // counted, not kept
 
-	where uint8 // inline, apart or skipped
+	where uint8 // inline, apart, skipped or note
 }
 
 // Where the bytes of an entry are.
@@ -24,11 +24,12 @@ const (
 	inline  = iota // behind the entry, in the log
 	apart          // in the stream's own file
 	skipped        // nowhere
+	note           // behind the entry, but no output: what is known of the process
 )
 
 // An entry begins with 28 bytes, little-endian: "SJ" (2), where (1), stream (1),
 // length of the id (1), zero (3), time in nanoseconds since 1970 (8), offset (8),
-// length (4). The id follows, then the bytes of an inline entry.
+// length (4). The id follows, then the bytes of an inline entry or a note.
 const (
 	headerSize = 28
 	maxID      = 64
@@ -57,11 +58,19 @@ func (e Entry) append(b []byte) []byte {
 	return append(b, e.Process...)
 }
 
+// behind is how many bytes follow the entry in the log.
+func (e Entry) behind() int64 {
+	if e.where == inline || e.where == note {
+		return e.Length
+	}
+	return 0
+}
+
 // parseEntry reads an entry from the beginning of b and gives the bytes that it
 // takes there, its own bytes not counted; 0: b does not begin with a whole, sound
 // entry.
 func parseEntry(b []byte) (e Entry, size int) {
-	if len(b) < headerSize || b[0] != 'S' || b[1] != 'J' || b[2] > skipped || int(b[3]) >= len(streamCodes) {
+	if len(b) < headerSize || b[0] != 'S' || b[1] != 'J' || b[2] > note || int(b[3]) >= len(streamCodes) {
 		return e, 0
 	}
 	size = headerSize + int(b[4])

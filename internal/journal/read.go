@@ -206,7 +206,7 @@ func (j *Journal) Entries(sandbox, process string) ([]Entry, error) {
 	defer f.Close()
 	var list []Entry
 	err = scan(f, func(e Entry, _ int64) {
-		if e.Process == process {
+		if e.Process == process && e.where != note {
 			list = append(list, e)
 		}
 	})
