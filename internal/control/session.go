@@ -368,5 +368,8 @@ func (p *Plane) InterruptSession(ctx context.Context, ref, name string) error {
 
 // internal wraps an error that no user can act on.
 func internal(what, id string, err error) *sos.Error {
+	if e, ok := errors.AsType[*sos.Error](err); ok && e.Code == sos.CodeUnavailable { // the host's state, which people can change
+		return &sos.Error{Code: e.Code, Message: e.Message, Fix: e.Fix, Cause: fmt.Errorf("%s %s: %w", what, id, err)}
+	}
 	return &sos.Error{Code: sos.CodeInternal, Message: "internal error", Cause: fmt.Errorf("%s %s: %w", what, id, err)}
 }

@@ -64,7 +64,7 @@ func errServerStops() *sos.Error {
 // starts it. A stop under way is waited for.
 func (p *Plane) claimStart(ctx context.Context, b *box) (*startOp, error) {
 	for {
-		low := p.diskLow()
+		unfit := p.unfit(ctx)
 		b.mu.Lock()
 		end := b.end
 		switch {
@@ -74,9 +74,9 @@ func (p *Plane) claimStart(ctx context.Context, b *box) (*startOp, error) {
 		case end == nil && !startable(b.status()):
 			b.mu.Unlock()
 			return nil, errAlreadyStarted()
-		case end == nil && low != nil:
+		case end == nil && unfit != nil:
 			b.mu.Unlock()
-			return nil, low
+			return nil, unfit
 		case end == nil:
 			op := &startOp{done: make(chan struct{})}
 			op.ctx, op.cancel = context.WithCancelCause(p.base)
@@ -91,6 +91,17 @@ func (p *Plane) claimStart(ctx context.Context, b *box) (*startOp, error) {
 			return nil, gone(ctx)
 		}
 	}
+}
+
+// unfit is why this host can start nothing now, or nil. It is asked before the
+// image, whose trouble would hide the cause.
+func (p *Plane) unfit(ctx context.Context) error {
+	for _, c := range p.cfg.Driver.Info(ctx).Checks {
+		if !c.OK {
+			return &sos.Error{Code: sos.CodeUnavailable, Message: c.Message, Fix: c.Fix}
+		}
+	}
+	return p.diskLow()
 }
 
 // startDone ends a start; the sandbox is open for the next.

@@ -5,6 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/seaofsimulation/sos"
 )
 
 // maxBatch bounds how many writes share a transaction, so that none waits long.
@@ -117,11 +122,21 @@ func (db *DB) commit(jobs []*job) (err error) {
 	}
 	for _, j := range jobs {
 		if err := j.do(ctx, tx); err != nil {
-			return errors.Join(err, tx.Rollback())
+			return errors.Join(named(err), tx.Rollback())
 		}
 	}
 	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("store: commit: %w", err)
+		return fmt.Errorf("store: commit: %w", named(err))
 	}
 	return nil
+}
+
+// named gives an error that people can do something about its words.
+func named(err error) error {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok || e.Code()&0xff != sqlite3.SQLITE_FULL {
+		return err
+	}
+	return &sos.Error{Code: sos.CodeUnavailable, Message: "the server's disk is full: nothing can be recorded",
+		Fix: "make room in the data directory", Cause: err}
 }
