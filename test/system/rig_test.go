@@ -39,14 +39,16 @@ func newRig(t testing.TB, args ...string) *rig {
 	t.Helper()
 	r := &rig{t: t, bin: testutil.Binary(t), data: filepath.Join(t.TempDir(), "data"), args: args}
 	r.boot()
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the server's log:\n%s", r.srv.Log())
-		}
-		r.srv.TearDown(t.Errorf)
-	})
+	t.Cleanup(r.tearDown)
 	r.load(testutil.Image(t), ubuntu)
 	return r
+}
+
+func (r *rig) tearDown() {
+	if r.t.Failed() {
+		r.t.Logf("the server's log:\n%s", r.srv.Log())
+	}
+	r.srv.TearDown(r.t.Errorf)
 }
 
 // boot starts the (next) server on the data directory.
@@ -60,7 +62,7 @@ func (r *rig) boot() {
 		r.t.Fatal(err)
 	}
 	if !srv.Healthy {
-		_ = srv.Stop(syscall.SIGKILL)
+		srv.TearDown(r.t.Logf)
 		r.t.Fatalf("the server is not healthy:\n%s", srv.Log())
 	}
 	r.srv, r.c = srv, client.New(client.Config{URL: srv.URL})
