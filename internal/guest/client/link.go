@@ -3,6 +3,7 @@ package client
 import (
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/seaofsimulation/sos"
@@ -12,17 +13,21 @@ import (
 // maxQueue bounds what waits for a guest that does not read.
 const maxQueue = 64 << 20
 
-// link is one connection: a queue of bytes and a goroutine that writes it, as much
-// at once as there is.
+// link is one connection. Frames go out from whoever sends them, in one write with
+// what waits, if the socket takes them at once; else a goroutine writes the rest.
 type link struct {
 	conn net.Conn
-	wake chan struct{} // buffered 1
-	done chan struct{} // closed when the writer has ended
+	raw  syscall.RawConn // nil: nothing can be tried without waiting
+	wake chan struct{}   // buffered 1
+	done chan struct{}   // closed when the writer has ended
 
-	mu     sync.Mutex
-	queue  []byte
-	acks   map[ackKey]int64
-	closed bool
+	mu      sync.Mutex
+	queue   []byte
+	spare   []byte // an empty buffer to come after queue
+	acks    map[ackKey]int64
+	writing bool        // somebody writes: frames wait in queue
+	soon    *time.Timer // pokes for what may wait a little; nil: nothing does
+	closed  bool
 }
 
 type ackKey struct {
@@ -30,26 +35,90 @@ type ackKey struct {
 	stream sos.Stream
 }
 
+// lazyTime is how long a frame that is not urgent waits for one that is.
+const lazyTime = 3 * time.Millisecond
+
 func newLink(conn net.Conn) *link {
 	l := &link{conn: conn, wake: make(chan struct{}, 1), done: make(chan struct{}), acks: map[ackKey]int64{}}
+	if c, ok := conn.(syscall.Conn); ok {
+		l.raw, _ = c.SyscallConn() // without it the goroutine writes everything
+	}
 	go l.write()
 	return l
 }
 
-// send queues a frame. False: too much waits already. Without a connection (any
-// more) the frame is dropped: calls are made again, and the rest is for this
-// connection only.
+// send sends a frame or queues it. False: too much waits already. Without a
+// connection (any more) the frame is dropped: calls are made again, and the rest
+// is for this connection only.
 func (l *link) send(call uint64, m wire.Message) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.queue) > maxQueue {
 		return false
 	}
-	if !l.closed {
-		l.queue = wire.Append(l.queue, call, m)
+	if l.closed {
+		return true
+	}
+	l.queue = wire.Append(l.queue, call, m)
+	if l.writing {
+		return true
+	}
+	out := l.take()
+	n := l.try(out)
+	l.put(out)
+	if n < len(out) {
+		l.queue = append(l.queue, out[n:]...)
 		l.poke()
 	}
 	return true
+}
+
+// sendSoon queues a frame that goes with the next one, or a little later.
+func (l *link) sendSoon(m wire.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || len(l.queue) > maxQueue {
+		return
+	}
+	l.queue = wire.Append(l.queue, 0, m)
+	if l.soon == nil {
+		l.soon = time.AfterFunc(lazyTime, l.poke)
+	}
+}
+
+// try writes what the socket takes without waiting. Callers hold mu; an error is
+// found again by the goroutine.
+func (l *link) try(b []byte) (n int) {
+	if l.raw == nil {
+		return 0
+	}
+	_ = l.raw.Write(func(fd uintptr) bool {
+		n, _ = syscall.Write(int(fd), b)
+		return true
+	})
+	return max(n, 0)
+}
+
+// take gives all that waits, acks included. Callers hold mu.
+func (l *link) take() []byte {
+	for k, off := range l.acks {
+		l.queue = wire.Append(l.queue, 0, &wire.Ack{ID: k.id, Stream: k.stream, Offset: off})
+	}
+	clear(l.acks)
+	if l.soon != nil {
+		l.soon.Stop()
+		l.soon = nil
+	}
+	out := l.queue
+	l.queue, l.spare = l.spare, nil
+	return out
+}
+
+// put keeps a buffer for later unless it is large. Callers hold mu.
+func (l *link) put(b []byte) {
+	if cap(b) <= 64<<10 {
+		l.spare = b[:0]
+	}
 }
 
 // ack notes that the host has a stream up to offset. Only the last one counts, so
@@ -78,7 +147,7 @@ func (l *link) release(id string) {
 		}
 	}
 	l.mu.Unlock()
-	l.send(0, &wire.Release{ID: id})
+	l.sendSoon(&wire.Release{ID: id})
 }
 
 func (l *link) poke() {
@@ -88,29 +157,28 @@ func (l *link) poke() {
 	}
 }
 
+// write writes what nobody else could, until the connection ends.
 func (l *link) write() {
 	defer close(l.done)
-	var spare []byte
 	for range l.wake {
 		l.mu.Lock()
-		for k, off := range l.acks {
-			l.queue = wire.Append(l.queue, 0, &wire.Ack{ID: k.id, Stream: k.stream, Offset: off})
+		for !l.closed && (len(l.queue) > 0 || len(l.acks) > 0) {
+			out := l.take()
+			l.writing = true
+			l.mu.Unlock()
+			_, err := l.conn.Write(out)
+			l.mu.Lock()
+			l.writing = false
+			l.put(out)
+			if err != nil {
+				l.closed, l.queue = true, nil
+				l.conn.Close() // the reader notices
+			}
 		}
-		clear(l.acks)
-		out := l.queue
-		l.queue = spare[:0]
 		closed := l.closed
 		l.mu.Unlock()
 		if closed {
 			return
-		}
-		if _, err := l.conn.Write(out); err != nil {
-			l.conn.Close() // the reader notices
-			l.drop()
-			return
-		}
-		if spare = out; cap(spare) > 64<<10 {
-			spare = nil
 		}
 	}
 }

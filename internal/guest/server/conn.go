@@ -22,7 +22,13 @@ type conn struct {
 	ready   []*process // those that have something to send
 	last    bool       // control is the last that goes
 	closed  bool
+	soon    *time.Timer // pokes for what may wait a little; nil: nothing does
 }
+
+// lazyTime is how long the news that a command was taken and has started waits
+// for company. A short command has ended by then, and all of it goes in one write
+// and wakes the host once.
+const lazyTime = 3 * time.Millisecond
 
 // helloTime is how long a connection may take to say hello.
 const helloTime = 10 * time.Second
@@ -157,6 +163,22 @@ func (c *conn) queue(call uint64, m wire.Message) {
 	}
 	c.control = wire.Append(c.control, call, m)
 	c.poke()
+}
+
+// queueSoon is queue for what the host need not know at once. Called under Guest.mu.
+func (c *conn) queueSoon(call uint64, m wire.Message) {
+	if c.last || c.closed {
+		return
+	}
+	c.control = wire.Append(c.control, call, m)
+	c.pokeSoon()
+}
+
+// pokeSoon pokes unless something else has by then. Called under Guest.mu.
+func (c *conn) pokeSoon() {
+	if c.soon == nil {
+		c.soon = time.AfterFunc(lazyTime, c.poke)
+	}
 }
 
 func (c *conn) poke() {

@@ -45,14 +45,16 @@ func (g *Guest) handle(call uint64, m wire.Message) {
 	if known {
 		return
 	}
-	answer := func(reply wire.Message) { g.answer(client, call, reply) }
+	answer := func(reply wire.Message) { g.answer(client, call, reply, false) }
 	switch m := m.(type) {
 	case *wire.Ping:
 		answer(&wire.Pong{})
 	case *wire.Start:
-		answer(g.startProcess(m.Command))
+		r := g.startProcess(m.Command)
+		g.answer(client, call, r, r.Code == "")
 	case *wire.RunSession:
-		answer(g.runSession(m.SessionCommand))
+		r := g.runSession(m.SessionCommand)
+		g.answer(client, call, r, r.Code == "")
 	case *wire.Signal:
 		answer(g.signal(m))
 	case *wire.Cancel:
@@ -90,8 +92,9 @@ func refuse(code sos.Code, message string) *wire.Reply {
 	return &wire.Reply{Code: code, Message: message[:min(len(message), wire.MaxMessage)]}
 }
 
-// answer keeps and sends a reply, if the client that asked is still the one.
-func (g *Guest) answer(client string, call uint64, reply wire.Message) {
+// answer keeps and sends a reply, if the client that asked is still the one. soon:
+// it may wait for company.
+func (g *Guest) answer(client string, call uint64, reply wire.Message, soon bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	k := &g.calls
@@ -104,7 +107,11 @@ func (g *Guest) answer(client string, call uint64, reply wire.Message) {
 		delete(k.replies, k.done[0])
 		k.done = k.done[1:]
 	}
-	if g.conn != nil {
+	switch {
+	case g.conn == nil:
+	case soon:
+		g.conn.queueSoon(call, reply)
+	default:
 		g.conn.queue(call, reply)
 	}
 }

@@ -120,7 +120,7 @@ func (p *process) began(c *child) {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
 	p.child, p.startedAt = c, time.Now()
-	p.g.dirty(p)
+	p.g.hasStarted(p)
 }
 
 func (p *process) spawnFailed(why string) {

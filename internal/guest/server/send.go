@@ -49,6 +49,10 @@ func (c *conn) idle(buf []byte) []byte {
 
 // collect takes the control frames and then something of each process in turn.
 func (c *conn) collect(buf []byte) []byte {
+	if c.soon != nil {
+		c.soon.Stop()
+		c.soon = nil
+	}
 	buf = append(buf, c.control...)
 	if c.control = c.control[:0]; cap(c.control) > 16<<10 {
 		c.control = nil
@@ -74,13 +78,30 @@ func (c *conn) collect(buf []byte) []byte {
 
 // dirty says that a process has something to send.
 func (g *Guest) dirty(p *process) {
-	c := g.conn
-	if c == nil || !p.resumed || p.queued || p.forgotten {
-		return
+	if g.enqueue(p) {
+		g.conn.poke()
 	}
-	p.queued = true
-	c.ready = append(c.ready, p)
-	c.poke()
+}
+
+// hasStarted says that a process has only its start to tell, which may wait.
+func (g *Guest) hasStarted(p *process) {
+	if g.enqueue(p) {
+		g.conn.pokeSoon()
+	}
+}
+
+// enqueue puts a process among those that have something to send; false: nobody
+// is to hear of it now.
+func (g *Guest) enqueue(p *process) bool {
+	c := g.conn
+	if c == nil || !p.resumed || p.forgotten {
+		return false
+	}
+	if !p.queued {
+		p.queued = true
+		c.ready = append(c.ready, p)
+	}
+	return true
 }
 
 // fill adds what the connection was not told yet, at most one frame of each

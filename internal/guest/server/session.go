@@ -131,7 +131,7 @@ func (s *session) runOne(q queued) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		p.startedAt = time.Now()
-		g.dirty(p)
+		g.hasStarted(p)
 	})
 	e := r.Exit
 	e.OOMKilled = e.OOMKilled || oomKills(g.cfg.OOM) > kills
