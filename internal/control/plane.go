@@ -14,6 +14,7 @@ import (
 type Plane struct {
 	cfg       Config
 	admission *admission
+	storer    *storer
 	stats     counters
 	ready     chan struct{} // closed when recovery is done
 
@@ -42,6 +43,7 @@ func New(cfg Config) (*Plane, error) {
 	p := &Plane{cfg: cfg, ready: make(chan struct{}), boxes: map[string]*box{}, names: map[string]*box{}}
 	p.base, p.halt = context.WithCancel(context.Background())
 	p.admission = newAdmission(cfg.MaxSandboxes, p.memoryEnough)
+	p.storer = newStorer(p)
 	return p, nil
 }
 

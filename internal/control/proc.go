@@ -1,9 +1,7 @@
 package control
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -98,17 +96,6 @@ func (pr *proc) note(p sos.Process) error {
 	return pr.rec.Note(data)
 }
 
-// store puts the process into the store, where lists of what has ended are made from.
-func (pr *proc) store(p sos.Process) error {
-	if pr.rec == nil {
-		return nil
-	}
-	// The commit goes on whatever becomes of the life.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(pr.life.ctx), stepTimeout)
-	defer cancel()
-	return pr.life.p.cfg.Store.PutProcess(ctx, p)
-}
-
 // end gives the process an end that the guest did not report.
 func (pr *proc) end(e ending, record bool) {
 	l := pr.life
@@ -123,16 +110,19 @@ func (pr *proc) end(e ending, record bool) {
 		return
 	}
 	if record {
-		pr.recordEnd(p)
+		pr.noteEnd(p)
 	}
 	l.p.stats.ended(p)
 	close(pr.done)
 }
 
-// recordEnd makes the end durable in both places.
-func (pr *proc) recordEnd(p sos.Process) {
-	if err := errors.Join(pr.note(p), pr.store(p)); err != nil {
-		pr.life.p.cfg.Log.Error("cannot record the end of a process", "sandbox", pr.life.b.id, "process", pr.id, "err", err)
+// noteEnd records the end.
+func (pr *proc) noteEnd(p sos.Process) {
+	if err := pr.note(p); err != nil {
+		pr.life.p.cfg.Log.Error("cannot note the end of a process", "sandbox", pr.life.b.id, "process", pr.id, "err", err)
+	}
+	if pr.rec != nil {
+		pr.life.p.storer.put(p)
 	}
 }
 

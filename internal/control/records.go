@@ -34,6 +34,7 @@ func (p *Plane) ListProcesses(ctx context.Context, ref string, f sos.ProcessFilt
 // that survivors of ended ones have written since.
 func (p *Plane) processes(ctx context.Context, b *box, late bool) ([]sos.Process, error) {
 	alive := b.alive() // before the store: what ends in between is there twice, never not at all
+	p.storer.flush()
 	list, err := p.cfg.Store.Processes(ctx, b.id)
 	if err != nil {
 		return nil, internal("list processes of", b.id, err)
@@ -79,6 +80,7 @@ func (p *Plane) GetProcess(ctx context.Context, ref, id string) (sos.Process, er
 	if pr := b.alive()[id]; pr != nil {
 		return pr.snapshot(true), nil
 	}
+	p.storer.flush()
 	q, err := p.cfg.Store.Process(ctx, b.id, id)
 	if err != nil {
 		if sos.ErrorCode(err) == sos.CodeNotFound {

@@ -245,6 +245,7 @@ func (p *Plane) undoStart(b *box, row sos.Sandbox) error {
 // endLeft gives an end to the processes and sessions that an earlier server left
 // without one.
 func (p *Plane) endLeft(b *box, e ending) {
+	p.storer.flush()
 	ctx, cancel := p.write()
 	defer cancel()
 	list, err := p.cfg.Store.Processes(ctx, b.id)

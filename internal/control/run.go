@@ -15,6 +15,11 @@ const haltGrace = 20 * time.Second
 // is together until ctx ends. Sandboxes are left running. It is called once; the
 // Plane is of no use afterwards.
 func (p *Plane) Run(ctx context.Context) error {
+	var storing sync.WaitGroup
+	storeCtx, stopStoring := context.WithCancel(context.WithoutCancel(ctx))
+	storing.Go(func() { p.storer.run(storeCtx) })
+	defer storing.Wait() // after shut, which ends the last processes
+	defer stopStoring()
 	defer p.shut()
 	if err := p.recover(ctx); err != nil {
 		return err

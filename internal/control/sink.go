@@ -136,15 +136,8 @@ func (l *life) Exited(id string, e sos.Exit, at time.Time) {
 	if e.ShellEnded && pr.session != nil {
 		l.sessionEnded(pr.session, e.ExitCode)
 	}
-	// The note is the record of the end that a crash leaves; whoever waits need not
-	// wait for the store as well. The guest forgets the end only after both.
-	if err := pr.note(p); err != nil {
-		l.p.cfg.Log.Error("cannot note the end of a process", "sandbox", l.b.id, "process", id, "err", err)
-	}
+	pr.noteEnd(p) // before the answer, and before the guest forgets it
 	close(pr.done)
-	if err := pr.store(p); err != nil {
-		l.p.cfg.Log.Error("cannot record the end of a process", "sandbox", l.b.id, "process", id, "err", err)
-	}
 	if pr.rec == nil {
 		pr.drain()
 		return

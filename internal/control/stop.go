@@ -245,6 +245,7 @@ func (p *Plane) remove(b *box, op *endOp) error {
 	}
 	ctx, cancel := p.write()
 	defer cancel()
+	p.storer.flush() // nothing may come after the row
 	if err := p.cfg.Store.DeleteSandbox(ctx, b.id); err != nil {
 		return internal("remove", b.id, err)
 	}
