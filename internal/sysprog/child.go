@@ -13,9 +13,6 @@ func beforeFork()
 //go:linkname afterFork syscall.runtime_AfterFork
 func afterFork()
 
-//go:linkname afterForkInChild syscall.runtime_AfterForkInChild
-func afterForkInChild()
-
 //go:linkname entersyscall runtime.entersyscall
 func entersyscall()
 
@@ -31,6 +28,7 @@ type order struct {
 	slots *[Slots]uintptr
 	page  *page
 	zero  *[64]byte // an all-zero struct sigaction and signal set
+	reset uint64    // signals to put to their defaults: bit 0 is signal 1
 }
 
 // fork clones and, in the child, runs the list; there it never returns. In the
@@ -54,14 +52,16 @@ func fork(o *order) (pid uintptr, errno syscall.Errno) {
 		return pid, errno
 	}
 
-	// The child. Signals are blocked until afterForkInChild has put the handlers
-	// of Go to their defaults.
-	afterForkInChild()
+	// The child. Signals are blocked until the handlers of Go are at their defaults.
+	// The runtime has a function for that, which makes 60 calls whatever is needed;
+	// the rest of what it does is for children that run Go code.
 	zero := uintptr(unsafe.Pointer(o.zero))
 	for sig := uintptr(1); sig <= 64; sig++ {
 		// Also those that the parent ignores: an ignored SIGPIPE or SIGINT would be
 		// inherited over exec. KILL and STOP give EINVAL.
-		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, sig, zero, 0, 8, 0, 0)
+		if o.reset&(1<<(sig-1)) != 0 {
+			syscall.RawSyscall6(unix.SYS_RT_SIGACTION, sig, zero, 0, 8, 0, 0)
+		}
 	}
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, zero, 0, 8, 0, 0)
 

@@ -21,6 +21,9 @@ type ForkOptions struct {
 	// Cgroup is a directory of a version 2 cgroup that the child is born in, by
 	// clone3(2); 0: the caller's. Filters for containers refuse clone3 with ENOSYS.
 	Cgroup int
+	// Signals are those that the calling program handles or ignores, which the
+	// child puts to their defaults; none: it may be any, which costs 64 calls.
+	Signals []syscall.Signal
 }
 
 // cloneArgs is struct clone_args of clone3(2).
@@ -104,7 +107,7 @@ func (p *Program) order(flags uintptr, opt ForkOptions) *order {
 	for i, s := range p.steps {
 		p.list[i] = s.step
 	}
-	o := &order{list: &p.list[0], count: uintptr(len(p.steps)), slots: p.slots, page: p.page, zero: new([64]byte)}
+	o := &order{list: &p.list[0], count: uintptr(len(p.steps)), slots: p.slots, page: p.page, zero: new([64]byte), reset: opt.reset()}
 	child := uintptr(unsafe.Pointer(&p.page.child))
 	if p.exec {
 		flags |= unix.CLONE_VFORK
@@ -130,6 +133,16 @@ func (p *Program) order(flags uintptr, opt ForkOptions) *order {
 	o.nr = unix.SYS_CLONE
 	o.args = [5]uintptr{flags | uintptr(unix.SIGCHLD), 0, child}
 	return o
+}
+
+func (opt ForkOptions) reset() (set uint64) {
+	for _, s := range opt.Signals {
+		set |= 1 << (s - 1)
+	}
+	if set == 0 {
+		set = ^set
+	}
+	return set
 }
 
 // watch starts the watchdog over the child; the function that it gives ends it.

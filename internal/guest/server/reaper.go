@@ -37,6 +37,7 @@ func newReaper() *reaper {
 func (r *reaper) fork(p *sysprog.Program, opt sysprog.ForkOptions) (*child, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	opt.Signals = keptSignals[:]
 	pid, _, err := p.Fork(0, opt)
 	if err != nil {
 		return nil, err

@@ -68,9 +68,12 @@ func closeRange(first, last uint) {
 	}
 }
 
-// ignoreSignals puts every signal to its default, which an init ignores when it
-// comes from inside, even when it is forged by sigqueue. Go's own handlers would
-// end the process. Two stay: SIGURG preempts goroutines, 33 is for setuid.
+// keptSignals keep their handlers: SIGURG preempts goroutines, 33 is for setuid.
+var keptSignals = [...]syscall.Signal{syscall.SIGURG, 33}
+
+// ignoreSignals puts every signal but those two to its default, which an init
+// ignores when it comes from inside, even when it is forged by sigqueue. Go's own
+// handlers would end the process.
 func ignoreSignals() {
 	type sigaction struct {
 		handler, flags, restorer uintptr
@@ -78,7 +81,7 @@ func ignoreSignals() {
 	}
 	var dfl sigaction
 	for sig := uintptr(1); sig <= 64; sig++ {
-		if sig == uintptr(syscall.SIGURG) || sig == 33 {
+		if slices.Contains(keptSignals[:], syscall.Signal(sig)) {
 			continue
 		}
 		// KILL and STOP refuse: they never reach an init from inside anyway.
