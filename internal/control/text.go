@@ -1,6 +1,7 @@
 package control
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -20,8 +21,16 @@ func cleanSession(b []byte, cut bool) string {
 	if strings.IndexFunc(s, isControl) >= 0 {
 		s = strip(s)
 	}
+	if strings.Contains(s, "/dev/.sos/") {
+		s = fileOfText.ReplaceAllString(s, "bash: ")
+	}
 	return strings.TrimRightFunc(s, unicode.IsSpace)
 }
+
+// fileOfText is how bash begins what it says of a text's syntax: with the file that
+// the guest put the text into, of which the user knows nothing and whose name is
+// another one in each session.
+var fileOfText = regexp.MustCompile(`(?m)^bash: /dev/\.sos/[0-9a-z]+/cmd: line [0-9]+: `)
 
 // isControl finds what strip has to look at.
 func isControl(r rune) bool {

@@ -12,6 +12,8 @@ func TestCleanSession(t *testing.T) {
 		{"leading space stays", "  a  \n\n\n", "  a"},
 		{"leading lines stay", "\n\nb", "\n\nb"},
 		{"tab", "a\tb\n", "a\tb"},
+		{"file of the text", "one\nbash: /dev/.sos/0f3a/cmd: line 12: syntax error near unexpected token `fi'\nbash: /dev/.sos/0f3a/cmd: line 12: `fi'\n", "one\nbash: syntax error near unexpected token `fi'\nbash: `fi'"},
+		{"not quite that file", "x bash: /dev/.sos/0f3a/cmd: line 1: y\nbash: /dev/.sos/0f3a/cmd: y", "x bash: /dev/.sos/0f3a/cmd: line 1: y\nbash: /dev/.sos/0f3a/cmd: y"},
 		{"crlf", "a\r\nb\r\r\n", "a\nb"},
 		{"progress", "10%\r20%\n", "10%\r20%"},
 		{"cr at the end", "a\r", "a"},
