@@ -103,9 +103,9 @@ func (d *docker) start(ctx context.Context) (string, error) {
 	return r.ID, d.call(ctx, "POST", "/containers/"+r.ID+"/start", nil, nil)
 }
 
-func (d *docker) run(ctx context.Context, id string, argv ...string) (string, error) {
+func (d *docker) run(ctx context.Context, id, command string) (string, error) {
 	var r struct{ ID string }
-	err := d.call(ctx, "POST", "/containers/"+id+"/exec", map[string]any{"Cmd": argv, "AttachStdout": true, "AttachStderr": true, "Tty": true}, &r)
+	err := d.call(ctx, "POST", "/containers/"+id+"/exec", map[string]any{"Cmd": []string{"/bin/bash", "-c", command}, "AttachStdout": true, "AttachStderr": true, "Tty": true}, &r)
 	if err != nil {
 		return "", err
 	}

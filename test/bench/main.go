@@ -20,8 +20,8 @@ type system interface {
 	name() string
 	// start makes and starts a sandbox.
 	start(ctx context.Context) (id string, err error)
-	// run runs argv and gives its output.
-	run(ctx context.Context, id string, argv ...string) (string, error)
+	// run runs a command under bash -c and gives its output.
+	run(ctx context.Context, id, command string) (string, error)
 	remove(ctx context.Context, id string) error
 	// memory is what is private to one idle sandbox, its helpers on the host
 	// included, in bytes.

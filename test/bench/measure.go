@@ -42,7 +42,7 @@ func latencies(ctx context.Context, t *table, peers []system, runs int) error {
 }
 
 func expect(ctx context.Context, p system, id string) error {
-	out, err := p.run(ctx, id, "/bin/echo", "ready")
+	out, err := p.run(ctx, id, "/bin/echo ready")
 	if err == nil && strings.TrimSpace(out) != "ready" {
 		err = fmt.Errorf("output %q, want ready", out)
 	}
@@ -141,11 +141,11 @@ func outputs(ctx context.Context, t *table, peers []system) error {
 			return err
 		}
 		// The content comes from the page cache: neither side waits for a producer.
-		if _, err := p.run(ctx, id, "/bin/dd", "if=/dev/zero", "of=/big", "bs=1000000", fmt.Sprintf("count=%d", mb), "status=none"); err != nil {
+		if _, err := p.run(ctx, id, fmt.Sprintf("dd if=/dev/zero of=/big bs=1000000 count=%d status=none", mb)); err != nil {
 			return fmt.Errorf("%s: output: %w", p.name(), err)
 		}
 		for range 3 {
-			d, err := timed(func() error { _, err := p.run(ctx, id, "/bin/cat", "/big"); return err })
+			d, err := timed(func() error { _, err := p.run(ctx, id, "cat /big"); return err })
 			if r, ok := p.(recorder); ok && err == nil {
 				d, err = r.lastDuration(ctx, id)
 			}

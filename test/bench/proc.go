@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // processesIn gives the processes whose /proc/PID/cgroup satisfies want.
@@ -45,6 +46,9 @@ func processes(file string, want func(string) bool) ([]int, error) {
 func privateBytes(pids []int) (sum int64, err error) {
 	for _, p := range pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p))
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it ended meanwhile
+		}
 		if err != nil {
 			return 0, err
 		}

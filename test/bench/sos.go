@@ -120,8 +120,8 @@ func (s *sosSystem) start(ctx context.Context) (string, error) {
 	return r.ID, s.call(ctx, "POST", "/sandboxes/"+r.ID+"/start", nil, nil)
 }
 
-func (s *sosSystem) run(ctx context.Context, id string, argv ...string) (string, error) {
-	return s.exec(ctx, id, strings.Join(argv, " "), true)
+func (s *sosSystem) run(ctx context.Context, id, command string) (string, error) {
+	return s.exec(ctx, id, command, true)
 }
 
 func (s *sosSystem) exec(ctx context.Context, id, command string, standalone bool) (string, error) {
