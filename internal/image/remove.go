@@ -3,7 +3,9 @@ package image
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -50,7 +52,7 @@ func (s *Store) forget(ref string) (removed bool, gone []string, err error) {
 	if err := s.inUse(rec.Digest, ref); err != nil {
 		return false, nil, err
 	}
-	if err := os.Remove(s.path("images", hexOf(rec.Digest)+".json")); err != nil && !os.IsNotExist(err) {
+	if err := os.Remove(s.path("images", hexOf(rec.Digest)+".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, nil, storeError(err, "removing the image")
 	}
 	if err := syncDir(s.path("images")); err != nil {

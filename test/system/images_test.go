@@ -156,7 +156,6 @@ type entry struct {
 	kind             byte
 	mode             int64
 	dev              int64
-	size             int64 // when it lies
 }
 
 func tarOf(t testing.TB, entries ...entry) []byte {

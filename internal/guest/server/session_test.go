@@ -76,7 +76,7 @@ func TestSessionQueue(t *testing.T) {
 	}
 	blocker := run("a", "block", "while [ ! -e "+file+" ]; do sleep 0.02; done")
 	for i := range 20 {
-		recs = append(recs, run("a", fmt.Sprint("q", i), fmt.Sprintf("N=$((N+1)); echo $N; false")))
+		recs = append(recs, run("a", fmt.Sprint("q", i), "N=$((N+1)); echo $N; false"))
 	}
 	if err := r.Cancel(r.ctx(20), "q3", sos.EndCancelled, 0); err != nil {
 		t.Fatal(err)

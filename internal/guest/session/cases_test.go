@@ -176,7 +176,7 @@ var cases = []tcase{
 	{"cwd is gone", []step{ok("mkdir -p /tmp/sl.d && cd /tmp/sl.d && rm -rf /tmp/sl.d", ""), ok("echo hi", "hi\n"), ok("cd / && pwd", "/\n")}},
 	{"umask, job control on", []step{ok("umask 777; set -m", ""), ok("sleep .01; /bin/echo m", "m\n"), over("sleep 50", ""), alive}},
 	{"no harness in history", []step{ok("history; fc -l 2>/dev/null; true", "~^[^/]*$"), ok("set -o history", ""), ok("echo a", "a\n"), ok("history", "~^[^/]*$")}},
-	{"no harness names", []step{rc("declare -p | grep -v -e BASH_SOURCE -e BASH_ARGV -e ' _=' | grep -c -e /dev/shm/sos -e NONCE", "0\n", 1), step{cmd: "trap; alias; declare -f", out: "", code: 0}}},
+	{"no harness names", []step{rc("declare -p | grep -v -e BASH_SOURCE -e BASH_ARGV -e ' _=' | grep -c -e /dev/shm/sos -e NONCE", "0\n", 1), {cmd: "trap; alias; declare -f", out: "", code: 0}}},
 	{"limit: BASH_SOURCE is ours", []step{ok("echo \"[${BASH_SOURCE[0]}] [${FUNCNAME[0]}]\"", "~^\\[/dev/shm/sos-session-.*/cmd\\] \\[\\]\n$")}},
 	{"limit: PIPESTATUS of the last command is lost", []step{rc("false | true", "", 1), ok("echo ${PIPESTATUS[@]}", "~^[01]\n$"), ok("false | true; echo ${PIPESTATUS[@]}", "1 0\n")}},
 	// time limits
@@ -186,7 +186,7 @@ var cases = []tcase{
 	{"timeout: pipeline", []step{over("sleep 50 | cat | cat", ""), alive}},
 	{"timeout: INT ignored by the child", []step{over("(trap '' INT TERM; while :; do sleep .2; done)", ""), alive}},
 	{"timeout: loop of such children", []step{over("while :; do (trap '' INT; sleep 50); done", ""), alive}},
-	{"timeout: INT handled by the child", []step{step{cmd: "perl -e '$SIG{INT} = sub {}; sleep 5 while 1'", out: "", code: anyCode, why: "timeout", limit: 500 * time.Millisecond}, alive}},
+	{"timeout: INT handled by the child", []step{{cmd: "perl -e '$SIG{INT} = sub {}; sleep 5 while 1'", out: "", code: anyCode, why: "timeout", limit: 500 * time.Millisecond}, alive}},
 	{"timeout: INT ignored by the shell", []step{{cmd: "trap '' INT; while :; do :; done", out: "", code: anyCode, why: "timeout_killed", limit: 300 * time.Millisecond}}},
 	{"timeout: INT trapped by the shell", []step{{cmd: "trap 'echo int' INT; while :; do :; done", out: "~", code: anyCode, why: "timeout_killed|timeout", limit: 300 * time.Millisecond}}},
 	{"timeout: setsid and wait", []step{over("setsid sleep 88801 & wait", ""), nobody("88801")}},

@@ -113,7 +113,6 @@ type record struct {
 	mu     sync.Mutex
 	b      []byte
 	n      int64 // bytes seen
-	max    int   // of b kept; 0: all
 	window int   // 0: no limit
 	used   int
 	each   func(p []byte)
