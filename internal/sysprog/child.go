@@ -19,10 +19,17 @@ func entersyscall()
 //go:linkname exitsyscall runtime.exitsyscall
 func exitsyscall()
 
+// vfork makes the call and gives its result, in the parent and in the child; an
+// error as the kernel gives it, between -4095 and -1. Unlike syscall.RawSyscall it
+// survives that parent and child share the stack (CLONE_VM).
+//
+//go:noescape
+func vfork(nr, a0, a1, a2 uintptr) uintptr
+
 // order is all that the child needs, with nothing left to look up.
 type order struct {
 	nr    uintptr // clone or clone3
-	args  [5]uintptr
+	args  [3]uintptr
 	list  *step
 	count uintptr
 	slots *[Slots]uintptr
@@ -31,8 +38,7 @@ type order struct {
 	reset uint64    // signals to put to their defaults: bit 0 is signal 1
 }
 
-// fork clones and, in the child, runs the list; there it never returns. In the
-// parent it gives the pid.
+// fork clones and lets the child run the list. In the parent it gives the pid.
 //
 // entersyscall is the outermost call: the thread may wait for the child in the
 // kernel for milliseconds, and a garbage collection must not wait with it. After
@@ -45,11 +51,26 @@ type order struct {
 func fork(o *order) (pid uintptr, errno syscall.Errno) {
 	entersyscall()
 	beforeFork()
-	pid, _, errno = syscall.RawSyscall6(o.nr, o.args[0], o.args[1], o.args[2], o.args[3], o.args[4], 0)
-	if errno != 0 || pid != 0 {
-		afterFork()
-		exitsyscall()
-		return pid, errno
+	r := split(o)
+	afterFork()
+	exitsyscall()
+	if e := -r; e > 0 && e < 4096 {
+		return 0, syscall.Errno(e)
+	}
+	return r, 0
+}
+
+// split is the clone. The child does not return from it: while it shares the stack
+// with the parent it may write to this frame and below, of which the parent, once it
+// goes on, uses nothing but the result of vfork.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func split(o *order) uintptr {
+	if r := vfork(o.nr, o.args[0], o.args[1], o.args[2]); r != 0 {
+		return r
 	}
 
 	// The child. Signals are blocked until the handlers of Go are at their defaults.

@@ -7,11 +7,13 @@
 // and the child only walks over that list with RawSyscall6: no allocation, no
 // stack growth, no scheduler.
 //
-// The child gets a copy-on-write copy of the memory (no CLONE_VM, so no assembly
-// is needed) and the parent thread waits in the kernel until the child has
-// exec'd or is gone (CLONE_VFORK). This tells success and failure apart without a
-// pipe, whose write end other children forked at the same time would hold open.
-// A program without an exec does not make the parent wait: see [Program.Fork].
+// The child shares the memory of its parent, whose thread waits in the kernel until
+// the child has exec'd or is gone (CLONE_VM, CLONE_VFORK): no page tables are copied,
+// and no page of a busy parent faults afterwards because it was shared. The waiting
+// also tells success and failure apart without a pipe, whose write end other children
+// forked at the same time would hold open. A program without an exec gets a copy of
+// the memory and does not make the parent wait, unless it asks for that: see
+// [Program.Fork].
 //
 // All descriptors of the calling program must be close-on-exec, as Go's are;
 // syscall.ForkLock is not taken, and forks run in parallel.

@@ -16,7 +16,7 @@ type ForkOptions struct {
 	// Pidfd asks for a descriptor of the child (close-on-exec).
 	Pidfd bool
 	// Timeout kills a child that has not exec'd by then; 0: no limit. It is for
-	// programs that end in an exec.
+	// programs that end in an exec or stay.
 	Timeout time.Duration
 	// Cgroup is a directory of a version 2 cgroup that the child is born in, by
 	// clone3(2); 0: the caller's. Filters for containers refuse clone3 with ENOSYS.
@@ -24,6 +24,10 @@ type ForkOptions struct {
 	// Signals are those that the calling program handles or ignores, which the
 	// child puts to their defaults; none: it may be any, which costs 64 calls.
 	Signals []syscall.Signal
+	// Stay is for a program without an exec: Fork returns when the child has ended.
+	// Until then the child shares the memory of this process, which is cheaper than a
+	// copy. What it has done is told by [Program.Result].
+	Stay bool
 }
 
 // cloneArgs is struct clone_args of clone3(2).
@@ -40,7 +44,8 @@ type cloneArgs struct {
 //
 // A program without an exec ends with exit(0) after its last step: Fork returns at
 // once, [Program.Err] says what went wrong with a child that is gone, and the
-// caller collects it.
+// caller collects it. With Stay, Fork does all of that before it returns; the caller
+// releases the program.
 //
 // pidfd is -1 unless it was asked for.
 func (p *Program) Fork(flags uintptr, opt ForkOptions) (pid, pidfd int, err error) {
@@ -67,6 +72,9 @@ func (p *Program) Fork(flags uintptr, opt ForkOptions) (pid, pidfd int, err erro
 	pid, pidfd = int(n), -1
 	if opt.Pidfd {
 		pidfd = p.page.loadChild()
+	}
+	if opt.Stay && !p.exec {
+		return pid, -1, collect(pid, pidfd, p.Err())
 	}
 	if !p.exec {
 		return pid, pidfd, nil
@@ -109,8 +117,8 @@ func (p *Program) order(flags uintptr, opt ForkOptions) *order {
 	}
 	o := &order{list: &p.list[0], count: uintptr(len(p.steps)), slots: p.slots, page: p.page, zero: new([64]byte), reset: opt.reset()}
 	child := uintptr(unsafe.Pointer(&p.page.child))
-	if p.exec {
-		flags |= unix.CLONE_VFORK
+	if p.exec || opt.Stay {
+		flags |= unix.CLONE_VM | unix.CLONE_VFORK
 	}
 	if opt.Cgroup > 0 {
 		p.clone = &cloneArgs{flags: uint64(flags) | unix.CLONE_INTO_CGROUP, exitSignal: uint64(unix.SIGCHLD), cgroup: uint64(opt.Cgroup)}
@@ -122,7 +130,7 @@ func (p *Program) order(flags uintptr, opt ForkOptions) *order {
 			p.clone.parentTID = uint64(child)
 		}
 		o.nr = unix.SYS_CLONE3
-		o.args = [5]uintptr{uintptr(unsafe.Pointer(p.clone)), unsafe.Sizeof(*p.clone)}
+		o.args = [3]uintptr{uintptr(unsafe.Pointer(p.clone)), unsafe.Sizeof(*p.clone)}
 		return o
 	}
 	if opt.Pidfd {
@@ -131,7 +139,7 @@ func (p *Program) order(flags uintptr, opt ForkOptions) *order {
 		flags |= unix.CLONE_PARENT_SETTID
 	}
 	o.nr = unix.SYS_CLONE
-	o.args = [5]uintptr{flags | uintptr(unix.SIGCHLD), 0, child}
+	o.args = [3]uintptr{flags | uintptr(unix.SIGCHLD), 0, child}
 	return o
 }
 
@@ -147,28 +155,30 @@ func (opt ForkOptions) reset() (set uint64) {
 
 // watch starts the watchdog over the child; the function that it gives ends it.
 func (p *Program) watch(opt ForkOptions) (stop func()) {
-	if opt.Timeout <= 0 || !p.exec {
+	if opt.Timeout <= 0 || !p.exec && !opt.Stay {
 		return func() {}
 	}
 	over, done := make(chan struct{}), make(chan struct{})
-	go func() {
+	t := time.AfterFunc(opt.Timeout, func() {
 		defer close(done)
-		for wait := opt.Timeout; ; wait = time.Millisecond {
-			select {
-			case <-over:
-				return
-			case <-time.After(wait):
-			}
+		for {
 			// Until it is known: the clone itself may be what takes long.
 			if child := p.page.loadChild(); child >= 0 {
 				kill(child, opt.Pidfd)
 				return
 			}
+			select {
+			case <-over:
+				return
+			case <-time.After(time.Millisecond):
+			}
 		}
-	}()
+	})
 	return func() {
 		close(over)
-		<-done
+		if !t.Stop() {
+			<-done // it looks at the page
+		}
 	}
 }
 
@@ -181,26 +191,29 @@ func kill(child int, pidfd bool) {
 	_ = unix.Kill(child, unix.SIGKILL)
 }
 
-// collect reaps a child that failed and adds the signal that ended it to its error.
+// collect reaps a child and adds the signal that ended it to its error, if there is
+// one.
 func collect(pid, pidfd int, cause error) error {
-	var step *StepError
-	errors.As(cause, &step)
+	signal := syscall.Signal(0)
 	if pidfd >= 0 {
 		var info unix.Siginfo
 		err := ignoringEINTR(func() error { return unix.Waitid(unix.P_PIDFD, pidfd, &info, unix.WEXITED, nil) })
 		_ = unix.Close(pidfd)
-		if err == nil && step.Errno == 0 {
+		if err == nil {
 			// si_status follows pid and uid, which are at offset 16 on 64-bit.
-			step.Signal = syscall.Signal(*(*int32)(unsafe.Add(unsafe.Pointer(&info), 24)))
+			signal = syscall.Signal(*(*int32)(unsafe.Add(unsafe.Pointer(&info), 24)))
 		}
-		return step
+	} else {
+		var ws unix.WaitStatus
+		err := ignoringEINTR(func() error { _, err := unix.Wait4(pid, &ws, 0, nil); return err })
+		if err == nil && ws.Signaled() {
+			signal = ws.Signal()
+		}
 	}
-	var ws unix.WaitStatus
-	err := ignoringEINTR(func() error { _, err := unix.Wait4(pid, &ws, 0, nil); return err })
-	if err == nil && step.Errno == 0 && ws.Signaled() {
-		step.Signal = ws.Signal()
+	if step, ok := errors.AsType[*StepError](cause); ok && step.Errno == 0 {
+		step.Signal = signal
 	}
-	return step
+	return cause
 }
 
 func ignoringEINTR(fn func() error) error {

@@ -2,6 +2,7 @@ package sysprog
 
 import (
 	"fmt"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 )
@@ -132,6 +133,11 @@ func (p *Program) fail(err error) {
 		p.err = fmt.Errorf("sysprog: %w", err)
 	}
 }
+
+// Result gives what a step saved in a slot. It may be asked for while the child is
+// alive and shares our memory (see [ForkOptions]), once the child has said by other
+// means that it is beyond that step.
+func (p *Program) Result(slot int) uintptr { return atomic.LoadUintptr(&p.slots[slot]) }
 
 // Keep holds v, whose address is an argument, until the program is released. v must
 // be a pointer.
