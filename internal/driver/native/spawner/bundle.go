@@ -1,9 +1,9 @@
 package spawner
 
 import (
-	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 	"unsafe"
 
@@ -29,63 +29,93 @@ func (b *Bundle) Close() {
 	}
 }
 
-// holderPatience bounds the waiting for the child that makes the namespaces.
+// holderPatience bounds the life of the child that makes the namespaces.
 const holderPatience = 10 * time.Second
 
-// newBundle makes a bundle by a child that is born into the new namespaces. The
-// child waits for the end of a pipe, so it ends with the spawner.
-func newBundle(ctx context.Context, base uint32) (*Bundle, error) {
-	park, parkEnd, err := os.Pipe() // the child reads park until its end
-	if err != nil {
-		return nil, fmt.Errorf("make a pipe: %w", err)
-	}
-	defer park.Close()
-	defer parkEnd.Close()
-	ready, say, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("make a pipe: %w", err)
-	}
-	defer ready.Close()
-	defer say.Close()
+// holder is the child that is born into the new namespaces and stays in them until
+// they are held by descriptors.
+type holder struct {
+	program *sysprog.Program
+	park    int // the child reads it until its end
+	ready   int // the child's word that it is there, or the end
+	ended   chan struct{}
+	err     error // then set: why it did not get to its end
+}
 
-	p := holderProgram(int(park.Fd()), int(say.Fd()))
-	defer p.Release()
-	pid, pidfd, err := p.Fork(unix.CLONE_NEWUSER|unix.CLONE_NEWNET|unix.CLONE_NEWIPC|unix.CLONE_NEWUTS,
-		sysprog.ForkOptions{Pidfd: true})
-	if err != nil {
-		return nil, fmt.Errorf("make namespaces: %w", err)
+// startHolder begins to make the namespaces of a bundle. The program shares our
+// memory and keeps a thread until it ends, so it has a goroutine, which work starts
+// and its owner waits for. [holder.bundle] must be called.
+func startHolder(work func(func())) (*holder, error) {
+	var park, ready [2]int
+	if err := unix.Pipe2(park[:], unix.O_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("make a pipe: %w", err)
 	}
+	if err := unix.Pipe2(ready[:], unix.O_CLOEXEC); err != nil {
+		_ = unix.Close(park[0])
+		_ = unix.Close(park[1])
+		return nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	h := &holder{program: holderProgram(park[0], ready[1]), park: park[1], ready: ready[0], ended: make(chan struct{})}
+	work(func() {
+		_, _, h.err = h.program.Fork(unix.CLONE_NEWUSER|unix.CLONE_NEWNET|unix.CLONE_NEWIPC|unix.CLONE_NEWUTS,
+			sysprog.ForkOptions{Stay: true, Timeout: holderPatience})
+		h.program.Release()
+		_ = unix.Close(park[0])
+		_ = unix.Close(ready[1])
+		close(h.ended)
+	})
+	return h, nil
+}
+
+// bundle waits for the child, gives its user namespace the range of ids, takes hold
+// of the namespaces, and lets the child go.
+func (h *holder) bundle(base uint32) (b *Bundle, err error) {
 	defer func() {
-		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
-		_ = waitPidfd(pidfd, nil)
-		_ = unix.Close(pidfd)
+		_ = unix.Close(h.park)
+		_ = unix.Close(h.ready)
 	}()
-	if err := mapIDs(pid, base); err != nil {
+	// The end of the pipe comes with the end of the child, which has a limit.
+	for n := 0; n != 1; {
+		switch n, err = unix.Read(h.ready, make([]byte, 1)); {
+		case err == unix.EINTR:
+		case err != nil:
+			return nil, fmt.Errorf("wait for the namespaces: %w", err)
+		case n == 0:
+			<-h.ended
+			return nil, fmt.Errorf("make namespaces: %w", h.err)
+		}
+	}
+	// The child waits for us and was not collected: the pid is its.
+	proc := "/proc/" + strconv.Itoa(int(h.program.Result(slotPid)))
+	if err := mapIDs(proc, base); err != nil {
 		return nil, err
 	}
-	// Its end of the pipe closes when it dies, but children cloned by other calls may
-	// hold copies of ours: so ask for its life too.
-	if err := awaitHolder(ctx, ready, pidfd); err != nil {
-		if cause := p.Err(); cause != nil {
-			err = cause
-		}
-		return nil, fmt.Errorf("make namespaces: %w", err)
-	}
-	b := &Bundle{}
+	b = &Bundle{}
 	for _, ns := range []struct {
 		name string
 		file **os.File
 	}{{"user", &b.User}, {"net", &b.Net}, {"ipc", &b.IPC}, {"uts", &b.UTS}} {
-		// The pid is that of a child that was not collected yet: it is the right one.
-		if *ns.file, err = os.Open(fmt.Sprintf("/proc/%d/ns/%s", pid, ns.name)); err != nil {
+		path := proc + "/ns/" + ns.name
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
 			b.Close()
 			return nil, fmt.Errorf("open the %s namespace: %w", ns.name, err)
 		}
+		*ns.file = os.NewFile(uintptr(fd), path)
 	}
-	return b, nil
+	select {
+	case <-h.ended: // its patience ended first, and the pid may be another's
+		b.Close()
+		return nil, fmt.Errorf("make namespaces: %w", h.err)
+	default:
+		return b, nil
+	}
 }
 
-// holderProgram runs in the new namespaces with all rights over them.
+const slotPid = 5 // of the holder's own pid
+
+// holderProgram runs in the new namespaces with all rights over them. It dies with
+// the spawner: the pipe that it reads ends then.
 func holderProgram(park, say int) *sysprog.Program {
 	p := sysprog.New()
 	p.Files([]int{park, say})
@@ -106,39 +136,20 @@ func holderProgram(park, say int) *sysprog.Program {
 	p.Call("open ip_unprivileged_port_start", unix.SYS_OPENAT, sysprog.AtCWD,
 		p.Str("/proc/sys/net/ipv4/ip_unprivileged_port_start"), unix.O_WRONLY|unix.O_CLOEXEC, 0).Save(2).Ignore(unix.ENOENT)
 	p.Call("set ip_unprivileged_port_start", unix.SYS_WRITE, 0, p.Ptr([]byte("0")), 1).Use(0, 2).Then()
+	p.Call("get the pid", unix.SYS_GETPID).Save(slotPid)
 	p.Write("say ready", 1, "r")
 	p.Call("park", unix.SYS_READ, 0, p.Ptr(make([]byte, 1)), 1)
 	return p
 }
 
-func mapIDs(pid int, base uint32) error {
+func mapIDs(proc string, base uint32) error {
 	line := fmt.Appendf(nil, "0 %d %d\n", base, spawn.IDs)
-	for _, file := range []string{"uid_map", "gid_map"} {
-		if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, file), line, 0); err != nil {
+	for _, file := range []string{"/uid_map", "/gid_map"} {
+		if err := os.WriteFile(proc+file, line, 0); err != nil {
 			return fmt.Errorf("map the ids of the user namespace: %w", err)
 		}
 	}
 	return nil
-}
-
-func awaitHolder(ctx context.Context, ready *os.File, pidfd int) error {
-	end := time.Now().Add(holderPatience)
-	fds := []unix.PollFd{{Fd: int32(ready.Fd()), Events: unix.POLLIN}, {Fd: int32(pidfd), Events: unix.POLLIN}}
-	for {
-		n, err := unix.Poll(fds, 100)
-		switch {
-		case err != nil && err != unix.EINTR:
-			return fmt.Errorf("wait for the child: %w", err)
-		case n > 0 && fds[0].Revents&unix.POLLIN != 0:
-			return nil
-		case n > 0 && fds[1].Revents != 0:
-			return fmt.Errorf("the child ended")
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case time.Now().After(end):
-			return fmt.Errorf("the child did not get ready within %v", holderPatience)
-		}
-	}
 }
 
 // waitPidfd collects a child.

@@ -73,54 +73,66 @@ func (s *Spawner) create(ctx context.Context, req spawn.Create) (*guest, bool, e
 func (s *Spawner) build(ctx context.Context, req spawn.Create, u *undo) (*guest, error) {
 	c := &parts{req: req, host: s.host}
 	defer c.close()
-	if err := c.directories(u); err != nil {
-		return nil, err
+	// The namespaces take longest, and need nothing of what else is made.
+	namespaces, err := startHolder(s.watchers.Go)
+	if err != nil {
+		return nil, stepError("make namespaces", err)
 	}
-	var err error
-	if c.guest, err = openGuest(req.GuestPath); err != nil {
-		return nil, err
+	err = s.ground(ctx, c, u)
+	var failed error
+	if c.bundle, failed = namespaces.bundle(req.IDBase); err == nil && failed != nil {
+		err = fail("make namespaces", failed)
 	}
-	group, err := s.makeGroup(ctx, req, u)
 	if err != nil {
 		return nil, err
-	}
-	var dir *os.File
-	if c.join, err = group.Join(); err != nil {
-		return nil, stepError("open cgroup", err)
-	}
-	if dir, err = group.Dir(); err != nil {
-		return nil, stepError("open cgroup", err)
-	}
-	if dir != nil {
-		defer dir.Close()
-	}
-	if c.user, err = group.UserJoin(); err != nil {
-		return nil, stepError("open cgroup", err)
-	}
-	if c.oom, err = group.OOM(); err != nil {
-		return nil, stepError("open cgroup", err)
-	}
-	if err := c.endpoints(u); err != nil {
-		return nil, err
-	}
-	if c.bundle, err = newBundle(ctx, req.IDBase); err != nil {
-		return nil, fail("make namespaces", err)
 	}
 	if c.trees, err = layerTrees(req.Layers, c.bundle.User); err != nil {
 		return nil, err
 	}
-	g := &guest{id: req.ID, runDir: req.RunDir, group: group, pidfd: -1, done: make(chan struct{})}
-	if err := s.fork(ctx, c, g, dir, u); err != nil {
+	g := &guest{id: req.ID, runDir: req.RunDir, group: c.group, pidfd: -1, done: make(chan struct{})}
+	if err := s.fork(ctx, c, g, u); err != nil {
 		return nil, err
 	}
 	return g, nil
 }
 
+// ground makes the directories, the cgroups and what the guest gets from them.
+func (s *Spawner) ground(ctx context.Context, c *parts, u *undo) (err error) {
+	if err := c.directories(u); err != nil {
+		return err
+	}
+	if c.guest, err = openGuest(c.req.GuestPath); err != nil {
+		return err
+	}
+	if c.group, err = s.makeGroup(ctx, c.req, u); err != nil {
+		return err
+	}
+	if err := c.openGroup(); err != nil {
+		return stepError("open cgroup", err)
+	}
+	return c.endpoints(u)
+}
+
+// openGroup opens what of the cgroup is handed over.
+func (c *parts) openGroup() (err error) {
+	if c.join, err = c.group.Join(); err != nil {
+		return err
+	}
+	if c.dir, err = c.group.Dir(); err != nil {
+		return err
+	}
+	if c.user, err = c.group.UserJoin(); err != nil {
+		return err
+	}
+	c.oom, err = c.group.OOM()
+	return err
+}
+
 // fork clones the child and has it watched.
-func (s *Spawner) fork(ctx context.Context, c *parts, g *guest, cgroupDir *os.File, u *undo) error {
+func (s *Spawner) fork(ctx context.Context, c *parts, g *guest, u *undo) error {
 	opt := sysprog.ForkOptions{Pidfd: true, Timeout: c.req.Deadline}
-	if cgroupDir != nil {
-		opt.Cgroup = int(cgroupDir.Fd())
+	if c.dir != nil {
+		opt.Cgroup = int(c.dir.Fd())
 	}
 	pid, pidfd, err := c.program().Fork(unix.CLONE_NEWNS|unix.CLONE_NEWPID, opt)
 	if err != nil {
@@ -217,7 +229,7 @@ func (c *parts) close() {
 	closeAll(c.trees)
 	closeAll(c.join)
 	closeAll(c.user)
-	for _, f := range []*os.File{c.oom, c.guest} {
+	for _, f := range []*os.File{c.dir, c.oom, c.guest} {
 		if f != nil {
 			_ = f.Close()
 		}

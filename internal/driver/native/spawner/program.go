@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seaofsimulation/sos/internal/driver/native/cgroup"
 	"github.com/seaofsimulation/sos/internal/driver/native/spawn"
 	"github.com/seaofsimulation/sos/internal/sysprog"
 )
@@ -29,6 +30,8 @@ type parts struct {
 	req    spawn.Create
 	host   *host
 	bundle *Bundle
+	group  cgroup.Group
+	dir    *os.File // of the cgroup that the guest is born in, or nil
 	trees  []*os.File
 	join   []*os.File // cgroup files of the guest's level
 	user   []*os.File // cgroup files for the guest's children
