@@ -58,6 +58,13 @@ type Driver interface {
 
 // Optional abilities are found by type assertion.
 
+// Killer ends a sandbox at once, without seeing to its files: for one that is about
+// to be removed. Nil when it does not run. How it ended is kept no longer than until
+// the next call.
+type Killer interface {
+	Kill(ctx context.Context, id string) error
+}
+
 // Freezer stops and continues all user processes of a sandbox; the guest goes on.
 type Freezer interface {
 	Freeze(ctx context.Context, id string) error

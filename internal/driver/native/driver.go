@@ -43,6 +43,7 @@ var (
 	_ driver.Driver  = (*Driver)(nil)
 	_ driver.Freezer = (*Driver)(nil)
 	_ driver.Statser = (*Driver)(nil)
+	_ driver.Killer  = (*Driver)(nil)
 )
 
 // cleanupTimeout bounds what is done to take a failed call back, which goes on

@@ -41,6 +41,22 @@ func (d *Driver) seal(ctx context.Context, id string) error {
 	return d.dirs.removeMark(id)
 }
 
+// Kill ends the sandbox; its files are neither synced nor deleted.
+func (d *Driver) Kill(ctx context.Context, id string) error {
+	if !d.known(id) {
+		return ctx.Err()
+	}
+	unlock, err := d.locks.lock(ctx, id)
+	if err != nil {
+		return fmt.Errorf("kill %s: %w", id, err)
+	}
+	defer unlock()
+	if err := d.dropRun(ctx, id); err != nil {
+		return fmt.Errorf("kill %s: %w", id, err)
+	}
+	return nil
+}
+
 // Remove ends the sandbox and deletes its files in the background.
 func (d *Driver) Remove(ctx context.Context, id string) error {
 	if !d.known(id) {
@@ -51,7 +67,7 @@ func (d *Driver) Remove(ctx context.Context, id string) error {
 		return fmt.Errorf("remove %s: %w", id, err)
 	}
 	defer unlock()
-	if err := d.endRun(ctx, id); err != nil {
+	if err := d.dropRun(ctx, id); err != nil {
 		return fmt.Errorf("remove %s: %w", id, err)
 	}
 	if err := d.removeState(id); err != nil {
@@ -68,28 +84,34 @@ func (d *Driver) known(id string) bool {
 // endRun ends what runs of id and gives its run directory back; how it ended is
 // kept with its files.
 func (d *Driver) endRun(ctx context.Context, id string) error {
+	return d.clearRun(ctx, id, func(c *spawn.Client) error {
+		e, err := c.End(ctx, id)
+		if err != nil {
+			return err
+		}
+		if e != nil {
+			if err := d.saveExit(id, exitOf(*e)); err != nil {
+				return err
+			}
+		}
+		return c.Forget(ctx, id)
+	})
+}
+
+// dropRun is endRun where nobody will ask how it ended.
+func (d *Driver) dropRun(ctx context.Context, id string) error {
+	return d.clearRun(ctx, id, func(c *spawn.Client) error { return c.Remove(ctx, id) })
+}
+
+// clearRun calls the spawner if there is a run, and sees to it that none is left.
+func (d *Driver) clearRun(ctx context.Context, id string, end func(*spawn.Client) error) error {
 	if !exists(d.dirs.runOf(id)) {
 		return nil
 	}
 	if d.spawn == nil {
 		return d.unavailable()
 	}
-	err := d.spawn.call(ctx, func(c *spawn.Client) error {
-		if err := c.Kill(ctx, id); err != nil {
-			return err
-		}
-		e, err := c.Wait(ctx, id)
-		if err != nil && !notFound(err) {
-			return err
-		}
-		if err == nil {
-			if err := d.saveExit(id, exitOf(e)); err != nil {
-				return err
-			}
-		}
-		return c.Forget(ctx, id)
-	})
-	if err != nil || !exists(d.dirs.runOf(id)) {
+	if err := d.spawn.call(ctx, end); err != nil || !exists(d.dirs.runOf(id)) {
 		return err
 	}
 	// The spawner never heard of it: a start was cut off before there was a guest.

@@ -26,14 +26,47 @@ func write(dir, file string, n int64) error {
 	return writeString(dir, file, strconv.FormatInt(n, 10))
 }
 
+// writeString writes with bare system calls: package os would put every file, since
+// those of cgroups can be polled, into the runtime's poller and take it out again.
 func writeString(dir, file, s string) error {
+	path := filepath.Join(dir, file)
 	// No O_CREATE: a file that is not there is a controller that is not there.
-	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY|os.O_TRUNC, 0)
+	fd, err := open(path, unix.O_WRONLY|unix.O_TRUNC)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(s)
-	return errors.Join(err, f.Close())
+	defer unix.Close(fd)
+	for {
+		_, err := unix.Write(fd, []byte(s)) // whole or not at all
+		switch err {
+		case nil:
+			return nil
+		case unix.EINTR:
+			continue
+		}
+		return &os.PathError{Op: "write", Path: path, Err: err}
+	}
+}
+
+// open opens a file or directory without the poller.
+func open(path string, flags int) (int, error) {
+	for {
+		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
+		if err == nil {
+			return fd, nil
+		}
+		if err != unix.EINTR {
+			return -1, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+	}
+}
+
+func openFile(path string, flags int) (*os.File, error) {
+	fd, err := open(path, flags)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 func readString(dir, file string) (string, error) {
@@ -92,7 +125,7 @@ func list(dirs []string) ([]string, error) {
 func openAll(paths iter.Seq[string]) ([]*os.File, error) {
 	var files []*os.File
 	for path := range paths {
-		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		f, err := openFile(path, unix.O_WRONLY)
 		if err != nil {
 			for _, f := range files {
 				_ = f.Close()
@@ -117,6 +150,14 @@ func until(ctx context.Context, done func() (bool, error)) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// rmdir is os.Remove for what is known to be a directory.
+func rmdir(path string) error {
+	if err := unix.Rmdir(path); err != nil {
+		return &os.PathError{Op: "rmdir", Path: path, Err: err}
+	}
+	return nil
 }
 
 // removeAll removes directories, children first, and waits while they are busy.

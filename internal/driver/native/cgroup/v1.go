@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // v1Tree is an instance on version 1 hierarchies.
@@ -173,7 +175,7 @@ func (g *v1Group) UserJoin() ([]*os.File, error) {
 }
 
 func (g *v1Group) OOM() (*os.File, error) {
-	return os.Open(filepath.Join(g.dir("memory", userLevel), "memory.oom_control"))
+	return openFile(filepath.Join(g.dir("memory", userLevel), "memory.oom_control"), unix.O_RDONLY)
 }
 
 func (g *v1Group) Freeze(ctx context.Context) error {
@@ -257,7 +259,7 @@ func (g *v1Group) Stats() (Stats, error) {
 }
 
 func (g *v1Group) Remove(ctx context.Context) error {
-	if err := removeAll(ctx, g.dirs(), os.Remove); err != nil {
+	if err := removeAll(ctx, g.dirs(), rmdir); err != nil {
 		return fmt.Errorf("remove the cgroup of %s: %w", g.id, err)
 	}
 	return nil

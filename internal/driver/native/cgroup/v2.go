@@ -21,7 +21,7 @@ type dirs interface {
 type realDirs struct{}
 
 func (realDirs) mkdir(path string) error { return os.Mkdir(path, 0o755) }
-func (realDirs) rmdir(path string) error { return os.Remove(path) }
+func (realDirs) rmdir(path string) error { return rmdir(path) }
 
 // v2Tree is an instance on the unified hierarchy.
 type v2Tree struct {

@@ -100,7 +100,19 @@ func (c *Client) Wait(ctx context.Context, id string) (Exit, error) {
 // gone: processes, cgroups, socket. A create of this id that is under way is
 // waited for first. Nil when it does not run or is not known.
 func (c *Client) Kill(ctx context.Context, id string) error {
-	_, err := c.call(ctx, Request{Op: OpKill, ID: id})
+	_, err := c.End(ctx, id)
+	return err
+}
+
+// End is Kill that tells how the sandbox ended; nil when it is not known.
+func (c *Client) End(ctx context.Context, id string) (*Exit, error) {
+	a, err := c.call(ctx, Request{Op: OpKill, ID: id})
+	return a.reply.Exit, err
+}
+
+// Remove is Kill and Forget.
+func (c *Client) Remove(ctx context.Context, id string) error {
+	_, err := c.call(ctx, Request{Op: OpRemove, ID: id})
 	return err
 }
 

@@ -15,6 +15,7 @@ const (
 	OpWait   = "wait"
 	OpKill   = "kill"
 	OpForget = "forget"
+	OpRemove = "remove"
 	OpQuit   = "quit"
 )
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -26,7 +27,9 @@ func (s *Spawner) answer(ctx context.Context, req spawn.Request) (reply spawn.Re
 	case spawn.OpWait:
 		reply.Exit, err = s.wait(ctx, req.ID)
 	case spawn.OpKill:
-		err = s.kill(s.life, req.ID)
+		reply.Exit, err = s.kill(s.life, req.ID)
+	case spawn.OpRemove:
+		err = s.remove(s.life, req.ID)
 	case spawn.OpForget:
 		err = s.forget(s.life, req.ID)
 	case spawn.OpQuit:
@@ -104,15 +107,33 @@ func (s *Spawner) wait(ctx context.Context, id string) (*spawn.Exit, error) {
 	}
 }
 
-// kill ends a sandbox and returns when nothing of it runs.
-func (s *Spawner) kill(ctx context.Context, id string) error {
+// kill ends a sandbox and returns when nothing of it runs, with its end. Nil where
+// there is none to tell of.
+func (s *Spawner) kill(ctx context.Context, id string) (*spawn.Exit, error) {
 	release, err := s.acquire(ctx, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer release()
 	g := s.lookup(id)
-	if g == nil || !g.running() {
+	if g == nil {
+		return nil, nil
+	}
+	if err := s.killGuest(ctx, g); err != nil {
+		return nil, stepError("kill "+id, err)
+	}
+	return &g.exit, nil
+}
+
+// alonePatience is how long the end of a guest may take to take all others along.
+const alonePatience = 250 * time.Millisecond
+
+// killGuest ends what runs. The end of the guest, the first process of its pid
+// namespace, ends all others in the kernel, and none can be made any more; freezing
+// them first, as killing a group does, costs more than all of that. It is for what
+// is left where that does not come about.
+func (s *Spawner) killGuest(ctx context.Context, g *guest) error {
+	if !g.running() {
 		return nil
 	}
 	g.killed.Store(true)
@@ -121,18 +142,33 @@ func (s *Spawner) kill(ctx context.Context, id string) error {
 		_ = unix.PidfdSendSignal(g.pidfd, unix.SIGKILL, nil, 0) // gone already is fine
 	}
 	s.mu.Unlock()
-	// Processes of a frozen group do not die by the end of their namespace.
 	bounded, cancel := context.WithTimeout(ctx, killPatience)
 	defer cancel()
+	_ = g.group.Thaw(bounded) // what is frozen does not die; with no group there is nothing
+	alone := time.NewTimer(alonePatience)
+	defer alone.Stop()
+	select {
+	case <-g.done:
+		return nil
+	case <-alone.C:
+	}
 	if err := g.group.Kill(bounded); err != nil {
-		return stepError("kill "+id, err)
+		return err
 	}
 	select {
 	case <-g.done:
 		return nil
 	case <-bounded.Done():
-		return stepError("kill "+id, bounded.Err())
+		return bounded.Err()
 	}
+}
+
+// remove is kill and forget in one.
+func (s *Spawner) remove(ctx context.Context, id string) error {
+	if _, err := s.kill(ctx, id); err != nil {
+		return err
+	}
+	return s.forget(ctx, id)
 }
 
 // forget removes what is left of a sandbox that does not run.

@@ -106,6 +106,20 @@ func waitReadable(f *os.File) error {
 	return errors.Join(err, bad)
 }
 
+// busyPatience is how long a group may look busy when all of it has ended.
+const busyPatience = 10 * time.Millisecond
+
+// removeGroup removes the group of a guest that has ended. Its pid namespace died
+// with it, so there is hardly ever anything in the group to be killed first.
+func removeGroup(ctx context.Context, g cgroup.Group) error {
+	quick, cancel := context.WithTimeout(ctx, busyPatience)
+	defer cancel()
+	if g.Remove(quick) == nil {
+		return nil
+	}
+	return errors.Join(g.Kill(ctx), g.Remove(ctx))
+}
+
 // end collects a guest that has ended, gives back what it had, and writes how it
 // ended. The spawner may be ending too: this is not cut short.
 func (s *Spawner) end(g *guest) {
@@ -124,9 +138,7 @@ func (s *Spawner) end(g *guest) {
 		}
 		e.OOM = st.GuestOOMKills > 0
 	}
-	// The pid namespace died with its first process, but a fork that was under way may
-	// be in the group still.
-	if err := errors.Join(g.group.Kill(ctx), g.group.Remove(ctx)); err != nil {
+	if err := removeGroup(ctx, g.group); err != nil {
 		log.Error("clean up the cgroups of a guest", "err", err)
 	}
 	if err := os.Remove(filepath.Join(g.runDir, spawn.GuestSock)); err != nil && !errors.Is(err, os.ErrNotExist) {
