@@ -199,37 +199,18 @@ func asError(err error) *sos.Error {
 // bringUp does the steps of a start in order. The life is returned as soon as
 // there is one, also with an error.
 func (p *Plane) bringUp(ctx context.Context, b *box, first bool) (*life, error) {
-	err := p.edit(b, false, func(s *sos.Sandbox) {
-		s.Desired, s.Status, s.Reason, s.Message = sos.DesiredStarted, sos.StatusStarting, "", ""
-	})
-	if err != nil {
-		return nil, internal("start", b.id, err)
-	}
-	if !first {
-		if err := p.forgetDefault(b); err != nil {
-			return nil, internal("start", b.id, err)
-		}
-	}
 	row := p.get(b)
-	img, err := p.imageFor(ctx, b, row)
+	// While the driver starts it: a sandbox that runs and is not wanted yet when this
+	// server dies is ended by the next.
+	wanted := make(chan error, 1)
+	go func() { wanted <- p.recordWanted(b, first) }() // ends with its write, which has a limit
+	l, img, err := p.launch(ctx, b, row)
+	if werr := <-wanted; werr != nil && err == nil {
+		err = internal("start", b.id, werr)
+	}
 	if err != nil {
-		return nil, err
+		return l, err
 	}
-	layers, err := p.cfg.Images.LayerDirs(img)
-	if err != nil {
-		return nil, imageError(err)
-	}
-	spec := driver.Spec{Image: driver.Image{Digest: img.Digest, Layers: layers}, Hostname: row.ID, Limits: row.Limits.WithDefaults()}
-	if row.Name != "" {
-		spec.Hostname = row.Name
-	}
-	if err := p.cfg.Driver.Start(ctx, b.id, spec); err != nil {
-		return nil, driverError(err)
-	}
-	l := p.newLife(b, factsOf(row, img))
-	b.mu.Lock()
-	b.life, b.deadline = l, time.Time{} // seen, but not open: the status says starting
-	b.mu.Unlock()
 	if err := l.connect(ctx); err != nil {
 		return l, err
 	}
@@ -242,6 +223,41 @@ func (p *Plane) bringUp(ctx context.Context, b *box, first bool) (*life, error) 
 		}
 	}
 	return l, p.declareStarted(ctx, b, l, img)
+}
+
+// recordWanted records that the sandbox is to run.
+func (p *Plane) recordWanted(b *box, first bool) error {
+	err := p.edit(b, false, func(s *sos.Sandbox) {
+		s.Desired, s.Status, s.Reason, s.Message = sos.DesiredStarted, sos.StatusStarting, "", ""
+	})
+	if err != nil || first {
+		return err
+	}
+	return p.forgetDefault(b)
+}
+
+// launch has the driver start the sandbox, and gives its life.
+func (p *Plane) launch(ctx context.Context, b *box, row sos.Sandbox) (*life, sos.Image, error) {
+	img, err := p.imageFor(ctx, b, row)
+	if err != nil {
+		return nil, img, err
+	}
+	layers, err := p.cfg.Images.LayerDirs(img)
+	if err != nil {
+		return nil, img, imageError(err)
+	}
+	spec := driver.Spec{Image: driver.Image{Digest: img.Digest, Layers: layers}, Hostname: row.ID, Limits: row.Limits.WithDefaults()}
+	if row.Name != "" {
+		spec.Hostname = row.Name
+	}
+	if err := p.cfg.Driver.Start(ctx, b.id, spec); err != nil {
+		return nil, img, driverError(err)
+	}
+	l := p.newLife(b, factsOf(row, img))
+	b.mu.Lock()
+	b.life, b.deadline = l, time.Time{} // seen, but not open: the status says starting
+	b.mu.Unlock()
+	return l, img, nil
 }
 
 // forgetDefault deletes the record of the earlier run's default session, so that

@@ -225,7 +225,7 @@ func (p *Plane) remove(b *box, op *endOp) error {
 			}
 			ctx, cancel := p.step()
 			defer cancel()
-			err := p.cfg.Driver.Stop(ctx, b.id) // Remove repeats what fails here
+			err := p.kill(ctx, b.id) // Remove repeats what fails here
 			l.finish(op.cause, endStopped(op.cause), false)
 			b.mu.Lock()
 			b.life = nil
@@ -236,12 +236,22 @@ func (p *Plane) remove(b *box, op *endOp) error {
 	if err := g.Wait(); err != nil {
 		return internal("remove", b.id, err)
 	}
-	if err := p.retry(func(ctx context.Context) error { return p.cfg.Driver.Remove(ctx, b.id) }); err != nil {
-		return internal("remove", b.id, err) // the reconciler goes on with it
-	}
-	p.admission.release(b.id)
-	if err := p.cfg.Journal.RemoveSandbox(b.id); err != nil {
-		return internal("remove the output of", b.id, err)
+	g = errgroup.Group{}
+	g.Go(func() error {
+		if err := p.retry(func(ctx context.Context) error { return p.cfg.Driver.Remove(ctx, b.id) }); err != nil {
+			return internal("remove", b.id, err) // the reconciler goes on with it
+		}
+		p.admission.release(b.id)
+		return nil
+	})
+	g.Go(func() error {
+		if err := p.cfg.Journal.RemoveSandbox(b.id); err != nil {
+			return internal("remove the output of", b.id, err)
+		}
+		return nil
+	})
+	if err := g.Wait(); err != nil {
+		return err
 	}
 	ctx, cancel := p.write()
 	defer cancel()
@@ -254,6 +264,14 @@ func (p *Plane) remove(b *box, op *endOp) error {
 	b.mu.Unlock()
 	p.forget(b)
 	return nil
+}
+
+// kill ends what runs of a sandbox that is about to be removed.
+func (p *Plane) kill(ctx context.Context, id string) error {
+	if k, ok := p.cfg.Driver.(driver.Killer); ok {
+		return k.Kill(ctx, id)
+	}
+	return p.cfg.Driver.Stop(ctx, id)
 }
 
 // ignore logs an error that a later step makes good.
