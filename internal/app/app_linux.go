@@ -14,14 +14,12 @@ import (
 
 	"github.com/seaofsimulation/sos"
 	"github.com/seaofsimulation/sos/internal/config"
-	"github.com/seaofsimulation/sos/internal/control"
 	"github.com/seaofsimulation/sos/internal/server"
 )
 
 // App is one server: everything of one data directory in this process.
 type App struct {
 	parts
-	plane     *control.Plane
 	server    *server.Server
 	listeners []net.Listener
 	socket    string // path of the Unix socket
@@ -37,15 +35,15 @@ func New(ctx context.Context, cfg config.Config) (*App, error) {
 	return a, nil
 }
 
-func (a *App) open(ctx context.Context, cfg config.Config) (err error) {
+func (a *App) open(ctx context.Context, cfg config.Config) error {
 	if err := a.parts.open(ctx, cfg); err != nil {
 		return err
 	}
-	if a.plane, err = a.newPlane(); err != nil {
+	if err := a.openPlane(); err != nil {
 		return err
 	}
 	a.server = server.New(server.Config{Service: a.plane, Log: a.log, Version: cfg.Version, Commit: cfg.Commit,
-		Hosts: cfg.Hosts, ShutdownGrace: 2 * time.Second})
+		Hosts: cfg.Hosts, Stats: planeStats{a.plane.Stats}, ShutdownGrace: 2 * time.Second})
 	return a.listen(ctx)
 }
 

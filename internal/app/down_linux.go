@@ -65,7 +65,7 @@ func Down(ctx context.Context, cfg config.Config, purge bool) (DownReport, error
 // stopGently runs the control plane for as long as it needs to stop everything:
 // so processes get their TERM, and the records say what happened.
 func (a *App) stopGently(ctx context.Context) (stopped int, err error) {
-	if a.plane, err = a.newPlane(); err != nil {
+	if err := a.openPlane(); err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, downWithin)

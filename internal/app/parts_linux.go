@@ -31,6 +31,7 @@ type parts struct {
 	images   control.Images
 	driver   driver.Driver
 	native   *native.Driver
+	plane    *control.Plane // openPlane makes it
 
 	undo []func() error
 }
@@ -89,9 +90,12 @@ func (p *parts) open(ctx context.Context, cfg config.Config) (err error) {
 // openImages: a filesystem that cannot hold layers makes the server unhealthy
 // instead of ending it, so that what it has can still be seen.
 func (p *parts) openImages() error {
-	images, err := image.Open(image.Config{Dir: filepath.Join(p.cfg.DataDir, "images"), Users: p.usersOf, Log: p.log})
+	// Only the plane removes images, so it is there when the store asks it.
+	users := func(digest string) []string { return p.plane.ImageUsers(digest) }
+	images, err := image.Open(image.Config{Dir: filepath.Join(p.cfg.DataDir, "images"), Users: users, Log: p.log})
 	if err == nil {
 		p.images = images
+		p.onClose(images.Close) // aborts pulls
 		return nil
 	}
 	cause, ok := errors.AsType[*sos.Error](err)
@@ -103,28 +107,9 @@ func (p *parts) openImages() error {
 	return nil
 }
 
-// usersOf gives the sandboxes that still need an image.
-func (p *parts) usersOf(digest string) []string {
-	ctx, done := context.WithTimeout(context.Background(), 30*time.Second)
-	defer done()
-	list, err := p.store.Sandboxes(ctx)
-	if err != nil {
-		// Not known is treated as used: an image is removed only when nobody needs it.
-		p.log.Error("cannot tell who uses an image", "op", "image", "err", err)
-		return []string{"unknown"}
-	}
-	var users []string
-	for _, sb := range list {
-		if sb.ImageDigest == digest {
-			users = append(users, sb.ID)
-		}
-	}
-	return users
-}
-
-func (p *parts) newPlane() (*control.Plane, error) {
+func (p *parts) openPlane() (err error) {
 	c := p.cfg
-	return control.New(control.Config{
+	p.plane, err = control.New(control.Config{
 		Driver: p.driver, Store: p.store, Journal: p.journal, Images: p.images, Log: p.log,
 		Version: c.Version, Commit: c.Commit, Instance: p.instance,
 		MaxSandboxes: c.MaxSandboxes,
@@ -132,6 +117,7 @@ func (p *parts) newPlane() (*control.Plane, error) {
 		StartTimeout: time.Duration(c.StartTimeout), StopGrace: time.Duration(c.StopGrace),
 		MemAvailable: memAvailable, DiskFree: diskFree(c.DataDir),
 	})
+	return err
 }
 
 // makeRunDir makes the directory of sockets: others may pass through, not look.
