@@ -95,7 +95,7 @@ func (a *cli) root() *cobra.Command {
 		},
 	}
 	root.Flags().BoolVarP(&version, "version", "V", false, "print the version")
-	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true})
+	root.SetHelpCommand(help(root))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err) })
 	root.AddCommand(a.serve(), a.down(), a.sandbox(), a.session(), a.image(), a.version())
 	return root
@@ -104,6 +104,9 @@ func (a *cli) root() *cobra.Command {
 // needSubcommand is what a group does by itself: show its help on stderr, or say
 // that there is no such command.
 func needSubcommand(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 && args[0] == "help" {
+		return showHelp(cmd, args[1:])
+	}
 	if len(args) > 0 {
 		return unknownCommand(cmd, args[0])
 	}
@@ -116,6 +119,25 @@ func needSubcommand(cmd *cobra.Command, args []string) error {
 
 func group(use, short string) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: needSubcommand}
+}
+
+// help is `sos help [COMMAND…]`: the same text as with --help.
+func help(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND...]",
+		Short: "Show the help of a command",
+		Args:  cobra.ArbitraryArgs,
+		RunE:  func(_ *cobra.Command, args []string) error { return showHelp(root, args) },
+	}
+}
+
+func showHelp(cmd *cobra.Command, args []string) error {
+	cmd, rest, err := cmd.Find(args)
+	if err != nil || len(rest) > 0 {
+		return unknownCommand(cmd, args[len(args)-len(rest)])
+	}
+	cmd.InitDefaultHelpFlag() // as with --help
+	return cmd.Help()
 }
 
 func (a *cli) version() *cobra.Command {

@@ -273,6 +273,18 @@ func TestStdinOnlyWhenAsked(t *testing.T) {
 	}
 }
 
+func TestHelp(t *testing.T) {
+	for _, tc := range []struct{ args, same string }{
+		{"help", "--help"}, {"help sandbox", "sandbox --help"}, {"sandbox help", "sandbox --help"},
+		{"help sandbox exec", "sandbox exec --help"}, {"sandbox help exec", "sandbox exec --help"},
+	} {
+		got, want := (&service{}).run(false, nil, strings.Fields(tc.args)...), (&service{}).run(false, nil, strings.Fields(tc.same)...)
+		if got.code != 0 || got.err != "" || !strings.Contains(got.out, "Usage:") || got.out != want.out {
+			t.Errorf("%s: exit %d, stderr %q, stdout %q, not that of %s", tc.args, got.code, got.err, got.out, tc.same)
+		}
+	}
+}
+
 func TestUsageErrors(t *testing.T) {
 	for _, tc := range []struct{ args, want string }{
 		{"sandbx", "Did you mean 'sos sandbox'?"},
@@ -287,6 +299,8 @@ func TestUsageErrors(t *testing.T) {
 		{"sandbox create --memory lots", `"lots" is not a size`},
 		{"sandbox create -i", "flag needs an argument"},
 		{"--bogus", "unknown flag"},
+		{"help sandbx", "Did you mean 'sos sandbox'?"},
+		{"help sandbox strat", "Did you mean 'sos sandbox start'?"},
 	} {
 		got := (&service{}).run(false, nil, strings.Fields(tc.args)...)
 		if got.code != 2 || !strings.Contains(got.err, tc.want) || got.out != "" {
