@@ -9,7 +9,7 @@ COMMIT  ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 # the same bytes wherever they are made.
 export CGO_ENABLED = 0
 BUILD   = $(GO) build -trimpath -buildvcs=false
-SMALL   = -ldflags '-s -w -buildid='
+SMALL   = -ldflags '-s -w -buildid= -X main.build=$(VERSION)$(if $(COMMIT),+$(COMMIT))'
 STAMP   = -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 GUEST   = internal/guest/embed/bin/sos-guest-$(GOARCH)
 SPAWNER = internal/driver/native/bin/sos-spawner-$(GOARCH)
@@ -44,18 +44,18 @@ deps: ## install what the demo and the tests need besides Go
 .PHONY: test
 test: build deps ## vet, unit and end-to-end tests, as root (10 minutes on 2 cores)
 	$(GO) vet ./...
-	SOS_BIN=$(CURDIR)/bin/sos $(GO) test -timeout $(TEST_TIMEOUT) ./...
+	SOS_BIN=$(CURDIR)/bin/sos $(GO) test -p 2 -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: test-full
 test-full: build deps ## everything: also long tests, lint, other systems, a fresh clone (60 minutes)
 	$(GO) vet ./...
-	SOS_TEST_FULL=1 SOS_BIN=$(CURDIR)/bin/sos $(GO) test -timeout 40m ./...
+	SOS_TEST_FULL=1 SOS_BIN=$(CURDIR)/bin/sos $(GO) test -p 2 -timeout 40m ./...
 	$(MAKE) lint
 	scripts/fresh.sh
 
 .PHONY: race
 race: build deps ## the tests under the race detector (needs a C compiler)
-	CGO_ENABLED=1 SOS_BIN=$(CURDIR)/bin/sos $(GO) test -race -timeout 30m ./...
+	CGO_ENABLED=1 SOS_BIN=$(CURDIR)/bin/sos $(GO) test -p 2 -race -timeout 30m ./...
 
 .PHONY: e2e
 e2e: build deps ## the end-to-end scripts only

@@ -11,7 +11,8 @@ export CGO_ENABLED=0
 git clone -q "$root" "$dir/clone"
 cd "$dir/clone"
 go build ./...
-GOOS=darwin go build -o /dev/null ./cmd/sos
+GOOS=darwin GOARCH=arm64 go build -o /dev/null ./cmd/sos
+GOOS=linux GOARCH=arm64 go vet ./...
 for cmd in sos sos-guest sos-spawner; do
 	GOARCH=arm64 go build -o /dev/null "./cmd/$cmd"
 done
