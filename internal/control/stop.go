@@ -233,7 +233,11 @@ func (p *Plane) remove(b *box, op *endOp) error {
 			return ignore(p, b, "stop", err)
 		})
 	}
-	if err := g.Wait(); err != nil {
+	if err := g.Wait(); sos.ErrorCode(err) == sos.CodeUnavailable {
+		// The disk is full, and what is to be removed may be why: it goes on without
+		// its intent. A crash now leaves a sandbox that is found lost.
+		p.cfg.Log.Warn("a removal cannot be recorded before it begins", "sandbox", b.id, "err", err)
+	} else if err != nil {
 		return internal("remove", b.id, err)
 	}
 	g = errgroup.Group{}
@@ -253,10 +257,9 @@ func (p *Plane) remove(b *box, op *endOp) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	ctx, cancel := p.write()
-	defer cancel()
 	p.storer.flush() // nothing may come after the row
-	if err := p.cfg.Store.DeleteSandbox(ctx, b.id); err != nil {
+	// On a full disk there is room once the files are gone, which takes a moment.
+	if err := p.retry(func(ctx context.Context) error { return p.cfg.Store.DeleteSandbox(ctx, b.id) }); err != nil {
 		return internal("remove", b.id, err)
 	}
 	b.mu.Lock()

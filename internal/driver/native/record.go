@@ -55,7 +55,14 @@ func (d *Driver) saveExit(id string, e driver.Exit) error {
 	if !exists(d.dirs.state(id)) {
 		return nil
 	}
-	return writeJSON(d.dirs.exit(id), e)
+	err := writeJSON(d.dirs.exit(id), e)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		// What ends sandboxes makes room: it must work on a full disk. No record
+		// means unknown, as ever.
+		d.log.Warn("the disk is full: how a sandbox ended is not kept", "sandbox", id, "err", err)
+		return nil
+	}
+	return err
 }
 
 // savedExit is the end of the last run, not Known when there is no word of one.
