@@ -94,28 +94,5 @@ func savedImage(w io.Writer, layer, name string) error {
 
 // withoutBash copies a root filesystem without bash.
 func withoutBash(w io.Writer, path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	tr, tw := tar.NewReader(f), tar.NewWriter(w)
-	for {
-		h, err := tr.Next()
-		if err == io.EOF {
-			return tw.Close()
-		}
-		if err != nil {
-			return err
-		}
-		if strings.HasSuffix(h.Name, "/bin/bash") {
-			continue
-		}
-		if err := tw.WriteHeader(h); err != nil {
-			return err
-		}
-		if _, err := io.Copy(tw, tr); err != nil {
-			return err
-		}
-	}
+	return testutil.CopyTar(w, path, func(name string) bool { return strings.HasSuffix(name, "/bin/bash") })
 }
