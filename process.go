@@ -117,7 +117,7 @@ type ExecRequest struct {
 	Session    string            `json:"session,omitempty"`    // default "default"
 	Timeout    Duration          `json:"timeout,omitempty"`    // 0: the server's default (none)
 	Env        map[string]string `json:"env,omitempty"`        // standalone: added to the environment; session: for this command only
-	Cwd        string            `json:"cwd,omitempty"`        // standalone: working directory; session: for this command only
+	Cwd        string            `json:"cwd,omitempty"`        // standalone: working directory; session: changed into first, as by cd, and stays
 	User       string            `json:"user,omitempty"`       // standalone only
 	Stdin      []byte            `json:"stdin,omitempty"`      // default: /dev/null
 }
