@@ -130,7 +130,7 @@ const maxSocketPath = 107
 func (d *Driver) makeDirs() error {
 	return errors.Join(
 		makeDir(d.dirs.sandboxes(), 0o700), makeDir(d.dirs.trash(), 0o700),
-		makeDir(d.dirs.bin(), 0o711), makeDir(d.dirs.run, 0o711))
+		makeDir(d.dirs.bin(), 0o711), makeDir(d.dirs.run, 0o711), makeBase(d.dirs.base()))
 }
 
 // checkGroups finds the cgroups and makes the instance's.

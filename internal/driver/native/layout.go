@@ -15,6 +15,7 @@ import (
 //	  u  w                      upper and work directory of the overlay root
 //	<data>/trash/               state directories on their way out
 //	<data>/bin/                 guest and spawner, by content hash
+//	<data>/base/                lowest layer of every sandbox
 //	<run>/<id>/                 what lives as long as the sandbox runs
 //	sos-<instance>/<id>         cgroups
 //	/run/sos/ids/<range>        claims of id ranges, of all instances of the host
@@ -25,6 +26,7 @@ type layout struct {
 func (l layout) sandboxes() string       { return filepath.Join(l.data, "sandboxes") }
 func (l layout) trash() string           { return filepath.Join(l.data, "trash") }
 func (l layout) bin() string             { return filepath.Join(l.data, "bin") }
+func (l layout) base() string            { return filepath.Join(l.data, "base") }
 func (l layout) state(id string) string  { return filepath.Join(l.sandboxes(), id) }
 func (l layout) upper(id string) string  { return filepath.Join(l.state(id), "u") }
 func (l layout) work(id string) string   { return filepath.Join(l.state(id), "w") }

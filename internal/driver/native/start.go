@@ -109,9 +109,6 @@ func (d *Driver) makeUpper(id string, base uint32, image driver.Image) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(d.dirs.work(id), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
 	// Under another name until it is as it should be: that there is an upper
 	// directory means that there is a sandbox.
 	tmp := d.dirs.upper(id) + ".new"
@@ -180,7 +177,7 @@ func (d *Driver) create(ctx context.Context, id string, s driver.Spec, base uint
 	})
 	req := spawn.Create{
 		ID: id, RunDir: d.dirs.runOf(id), StateDir: d.dirs.state(id), GuestPath: d.guest,
-		Layers: s.Image.Layers, IDBase: base, Hostname: s.Hostname,
+		Layers: d.layers(s.Image.Layers), IDBase: base, Hostname: s.Hostname,
 		Limits: spawn.Limits{CPU: s.Limits.CPU, Memory: int64(s.Limits.Memory), PIDs: s.Limits.PIDs},
 	}
 	// A create that has begun is waited for, also when the caller is gone: to end a

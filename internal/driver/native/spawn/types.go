@@ -22,7 +22,7 @@ type Hello struct {
 type Create struct {
 	ID        string   `json:"id"`
 	RunDir    string   `json:"run_dir"`    // <run>/<id>; made when missing
-	StateDir  string   `json:"state_dir"`  // holds u, w and m; made when missing, kept when it was there
+	StateDir  string   `json:"state_dir"`  // holds u and w; made when missing, kept when it was there
 	GuestPath string   `json:"guest_path"` // 0711 root:root
 	Layers    []string `json:"layers"`     // absolute directories, lowest first
 	IDBase    uint32   `json:"id_base"`    // host id of the sandbox's root; a range of IDs ids, not below 65536

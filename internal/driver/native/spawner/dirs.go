@@ -16,16 +16,37 @@ func (c *parts) directories(u *undo) error {
 	if err := c.runDir(u); err != nil {
 		return err
 	}
-	if err := makeDir(c.req.StateDir, 0o700, u); err != nil {
+	if _, err := makeDir(c.req.StateDir, 0o700, u); err != nil {
 		return stepError("make the state directory", err)
 	}
 	if err := c.upper(u); err != nil {
 		return err
 	}
-	// What overlay keeps in its work directory is of use only while it is mounted, but
-	// it refuses one that a volatile mount used before. Its owner has ended, so the
-	// files are whole; sync them before that mark goes.
+	if err := c.work(u); err != nil {
+		return err
+	}
+	if c.host.overlay != overlayAttach {
+		return nil // the root is mounted on what is there
+	}
+	if _, err := makeDir(filepath.Join(c.req.StateDir, attachPoint), 0o700, u); err != nil {
+		return stepError("make the mount point", err)
+	}
+	return nil
+}
+
+// work makes the work directory, anew where there is one. What overlay keeps in it is
+// of use only while it is mounted, but it refuses one that a volatile mount used
+// before. Its owner has ended, so the files are whole; sync them before that mark
+// goes.
+func (c *parts) work(u *undo) error {
 	work := filepath.Join(c.req.StateDir, "w")
+	fresh, err := makeDir(work, 0o700, u)
+	if err != nil {
+		return stepError("make the work directory", err)
+	}
+	if fresh {
+		return nil
+	}
 	if _, err := os.Lstat(filepath.Join(work, "work/incompat/volatile")); err == nil {
 		if err := syncFS(work); err != nil {
 			return stepError("sync the writable layer", err)
@@ -34,19 +55,20 @@ func (c *parts) directories(u *undo) error {
 	if err := os.RemoveAll(work); err != nil {
 		return stepError("empty the work directory", err)
 	}
-	if err := makeDir(work, 0o700, u); err != nil {
+	if _, err := makeDir(work, 0o700, u); err != nil {
 		return stepError("make the work directory", err)
-	}
-	if err := makeDir(filepath.Join(c.req.StateDir, "m"), 0o700, u); err != nil {
-		return stepError("make the mount point", err)
 	}
 	return nil
 }
 
 // runDir makes <run>/<id> and removes what an earlier run left in it.
 func (c *parts) runDir(u *undo) error {
-	if err := makeDir(c.req.RunDir, 0o711, u); err != nil {
+	fresh, err := makeDir(c.req.RunDir, 0o711, u)
+	if err != nil {
 		return stepError("make the run directory", err)
+	}
+	if fresh {
+		return nil
 	}
 	for _, name := range []string{spawn.GuestSock, spawn.RecordFile, spawn.ExitFile, spawn.LogFile, spawn.LogFile + ".1", logPipe} {
 		if err := os.Remove(filepath.Join(c.req.RunDir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -69,7 +91,7 @@ func (c *parts) upper(u *undo) error {
 	if info, err := os.Stat(c.req.Layers[len(c.req.Layers)-1]); err == nil {
 		mode = info.Mode().Perm()
 	}
-	if err := makeDir(path, mode, u); err != nil {
+	if _, err := makeDir(path, mode, u); err != nil {
 		return stepError("make the writable layer", err)
 	}
 	if err := os.Chown(path, int(c.req.IDBase), int(c.req.IDBase)); err != nil {
@@ -79,24 +101,21 @@ func (c *parts) upper(u *undo) error {
 }
 
 // makeDir makes a directory with exactly this mode. One that is there is taken as
-// it is, and is not undone.
-func makeDir(path string, mode os.FileMode, u *undo) error {
-	err := os.Mkdir(path, mode)
+// it is, and is not undone; it is not fresh.
+func makeDir(path string, mode os.FileMode, u *undo) (fresh bool, err error) {
+	err = os.Mkdir(path, mode)
 	if errors.Is(err, os.ErrExist) {
 		info, err := os.Lstat(path)
-		if err != nil {
-			return err
+		if err == nil && !info.IsDir() {
+			err = unix.ENOTDIR
 		}
-		if !info.IsDir() {
-			return unix.ENOTDIR
-		}
-		return nil
+		return false, err
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	u.push(func() { _ = os.RemoveAll(path) }) // mounts on it are in namespaces that are gone
-	return os.Chmod(path, mode)
+	return true, os.Chmod(path, mode)
 }
 
 // endpoints makes the guest's listening socket and its log.

@@ -118,12 +118,12 @@ func (c *parts) files(p *sysprog.Program) {
 	c.own(p, "/tmp").Then()
 }
 
-// etc binds resolv.conf, hosts and hostname from a private tmpfs, as Docker does:
+// etc binds resolv.conf, hosts and hostname from outside of the image, as Docker does:
 // they are right at every start whatever a run before did to them, they are no part
-// of the sandbox's saved files, and the image stays as it is.
+// of the sandbox's saved files, and the image stays as it is. They lie in /dev, below
+// the directory that the guest's own is mounted on next.
 func (c *parts) etc(p *sysprog.Program) {
 	name := c.req.Hostname
-	mount(p, "a place for /etc files", "tmpfs", guestDir, "tmpfs", noExec, "mode=700,size=256k,nr_inodes=8")
 	p.Call("make /etc", unix.SYS_MKDIRAT, sysprog.AtCWD, p.Str("/etc"), 0o755).Ignore(unix.EEXIST)
 	c.own(p, "/etc").Then()
 	for _, f := range [][2]string{
@@ -140,8 +140,8 @@ func (c *parts) etc(p *sysprog.Program) {
 		c.own(p, source)
 		c.target(p, target)
 		p.Call("bind "+target, unix.SYS_MOUNT, p.Str(source), p.Str(target), 0, unix.MS_BIND, 0)
+		p.Call("protect "+target, unix.SYS_MOUNT, 0, p.Str(target), 0, unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RELATIME|noExec, 0)
 	}
-	p.Call("detach the place for /etc files", unix.SYS_UMOUNT2, p.Str(guestDir), unix.MNT_DETACH)
 }
 
 // target makes sure that there is something to bind on. A link into a directory

@@ -80,14 +80,19 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// mountOverlay appends the steps that mount the root of the sandbox on m. The
-// working directory is the state directory; all names are relative, because the
-// options of a mount can be read inside.
-func mountOverlay(p *sysprog.Program, how string, trees []*os.File) {
+// attachPoint is the directory for attached layers; where there are none, the root
+// of the sandbox covers its own upper directory, and one directory less is made.
+const attachPoint = "m"
+
+// mountOverlay appends the steps that mount the root of the sandbox, and gives the
+// directory that it is mounted on. The working directory is the state directory; all
+// names are relative, because the options of a mount can be read inside.
+func mountOverlay(p *sysprog.Program, how string, trees []*os.File) (on string) {
 	if how == overlayAttach {
 		attachOverlay(p, trees)
-		return
+		return attachPoint
 	}
+	const upper = "u"
 	const fs, mnt = 0, 1 // slots
 	p.Call("open overlay", unix.SYS_FSOPEN, p.Str("overlay"), unix.FSOPEN_CLOEXEC).Save(fs)
 	set := func(cmd uintptr, key string, value uintptr, aux int) {
@@ -104,14 +109,15 @@ func mountOverlay(p *sysprog.Program, how string, trees []*os.File) {
 	p.Call("create overlay", unix.SYS_FSCONFIG, 0, unix.FSCONFIG_CMD_CREATE, 0, 0, 0).Use(0, fs)
 	// NODEV: no cgroup guards devices here, so none of an image may open.
 	p.Call("mount overlay", unix.SYS_FSMOUNT, 0, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV).Use(0, fs).Save(mnt)
-	p.Call("attach overlay", unix.SYS_MOVE_MOUNT, 0, p.Str(""), sysprog.AtCWD, p.Str("m"), unix.MOVE_MOUNT_F_EMPTY_PATH).Use(0, mnt)
+	p.Call("attach overlay", unix.SYS_MOVE_MOUNT, 0, p.Str(""), sysprog.AtCWD, p.Str(upper), unix.MOVE_MOUNT_F_EMPTY_PATH).Use(0, mnt)
+	return upper
 }
 
 func attachOverlay(p *sysprog.Program, trees []*os.File) {
-	mount(p, "layers", "tmpfs", "m", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=1m,mode=700")
+	mount(p, "layers", "tmpfs", attachPoint, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=1m,mode=700")
 	var lower []string
 	for i, t := range trees {
-		name := "m/" + strconv.Itoa(i)
+		name := attachPoint + "/" + strconv.Itoa(i)
 		p.Call("make a place for layer "+t.Name(), unix.SYS_MKDIRAT, sysprog.AtCWD, p.Str(name), 0o700)
 		p.Call("attach layer "+t.Name(), unix.SYS_MOVE_MOUNT, t.Fd(), p.Str(""), sysprog.AtCWD, p.Str(name),
 			unix.MOVE_MOUNT_F_EMPTY_PATH)
@@ -121,7 +127,7 @@ func attachOverlay(p *sysprog.Program, trees []*os.File) {
 	for _, o := range overlayOptions {
 		options = append(options, o[0]+"="+o[1])
 	}
-	mount(p, "overlay", "overlay", "m", "overlay", unix.MS_NODEV, strings.Join(options, ","))
+	mount(p, "overlay", "overlay", attachPoint, "overlay", unix.MS_NODEV, strings.Join(options, ","))
 }
 
 // probeOverlay asks the kernel whether it takes layers as descriptors.

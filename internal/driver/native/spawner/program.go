@@ -89,8 +89,8 @@ func (c *parts) root(p *sysprog.Program) {
 	p.Call("make mounts private", unix.SYS_MOUNT, p.Str("none"), p.Str("/"), 0, unix.MS_REC|unix.MS_PRIVATE, 0)
 	// By its path: a descriptor of the spawner's would lead into the spawner's mounts.
 	p.Call("enter the state directory", unix.SYS_CHDIR, p.Str(c.req.StateDir))
-	mountOverlay(p, c.host.overlay, c.trees)
-	p.Call("enter the root", unix.SYS_CHDIR, p.Str("m"))
+	on := mountOverlay(p, c.host.overlay, c.trees)
+	p.Call("enter the root", unix.SYS_CHDIR, p.Str(on))
 	p.Call("pivot_root", unix.SYS_PIVOT_ROOT, p.Str("."), p.Str("."))
 	p.Call("detach the host's root", unix.SYS_UMOUNT2, p.Str("."), unix.MNT_DETACH)
 	p.Call("enter /", unix.SYS_CHDIR, p.Str("/"))
