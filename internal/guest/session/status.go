@@ -32,6 +32,9 @@ func (s *scanner) feed(p []byte) {
 	if room := 2<<10 - len(s.noise); room > 0 {
 		s.noise = append(s.noise, p[:min(room, len(p))]...)
 	}
+	if s.code >= 0 {
+		return // the report is there; nothing that follows matters
+	}
 	s.buf = append(s.buf, p...)
 	b := s.buf
 	for s.code < 0 {
@@ -44,6 +47,9 @@ func (s *scanner) feed(p []byte) {
 			break
 		}
 		b = b[2:]
+	}
+	if s.code >= 0 {
+		b = nil
 	}
 	s.buf = append(s.buf[:0], b...)
 }

@@ -23,6 +23,7 @@ func TestScanner(t *testing.T) {
 		{"0x" + n + ",1/0,h-B: x", -1, ""},
 		{"0x0123456789abcdf,1/0,hB: x", -1, ""},
 		{strings.Repeat("0x0", 40000) + "x" + n + ",7/0,hB: x", 7, "hB"},
+		{"0x" + n + ",7/0,hB: " + strings.Repeat("x", 1000), 7, "hB"},
 		{"", -1, ""},
 	} {
 		for _, cut := range []int{1, 3, 64, 1 << 20} {
