@@ -14,8 +14,9 @@ import (
 // sandbox is stopped.
 const (
 	idleLooks     = 10 // looks at busy sandboxes for one at those that run no command
-	lookPart      = 10 // a look may take one part in so many of the time
+	lookPart      = 10 // all looks together may take one part in so many of the time
 	lookTimeout   = 20 * time.Second
+	glances       = 20       // at the host's free disk, within the time of one look
 	quietStrikes  = 2        // looks at a growing sandbox without commands before it is stopped
 	strikesToStop = 5        // the same with commands, which were ended
 	grownBytes    = 64 << 20 // of the host's disk, after which idle sandboxes are looked at
@@ -52,16 +53,19 @@ type look struct {
 
 // lookDue says whether it is time to measure, and if so takes the turn.
 // grew: something on the host's disk has grown, which may be an idle sandbox.
-func (l *life) lookDue(now time.Time, busy, grew bool, interval time.Duration) bool {
+// others is how many share the time for looking.
+func (l *life) lookDue(now time.Time, busy, grew bool, interval time.Duration, others int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !busy && l.look.strikes == 0 {
-		if !grew {
-			return false
-		}
+	switch idle := !busy && l.look.strikes == 0; {
+	case idle && !grew:
+		return false
+	case idle:
 		interval *= idleLooks
+	case grew:
+		interval /= glances
 	}
-	if l.look.under || now.Sub(l.look.last) < max(interval, lookPart*l.look.took) {
+	if l.look.under || now.Sub(l.look.last) < max(interval, lookPart*l.look.took*time.Duration(max(others, 1))) {
 		return false
 	}
 	l.look.under, l.look.last = true, now

@@ -26,6 +26,8 @@ func (p *Plane) Run(ctx context.Context) error {
 	}
 	close(p.ready)
 	watch, reconcile := time.NewTicker(p.cfg.WatchInterval), time.NewTicker(p.cfg.ReconcileInterval)
+	glance := time.NewTicker(p.cfg.WatchInterval / glances)
+	defer glance.Stop()
 	defer watch.Stop()
 	defer reconcile.Stop()
 	for {
@@ -33,7 +35,11 @@ func (p *Plane) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-watch.C:
-			p.watch()
+			p.watch(p.diskGrew())
+		case <-glance.C: // one call: a fast writer is met long before the next look
+			if p.cfg.DiskFree != nil && p.diskGrew() {
+				p.watch(true)
+			}
 		case <-reconcile.C:
 			if err := p.reconcile(ctx, false); err != nil && ctx.Err() == nil {
 				p.cfg.Log.Error("cannot compare with the driver", "err", err)

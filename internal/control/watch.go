@@ -16,13 +16,12 @@ const (
 )
 
 // watch looks at limits and deadlines. It starts what takes time and does not
-// wait for it.
-func (p *Plane) watch() {
+// wait for it. grew: the host's disk has filled noticeably.
+func (p *Plane) watch(grew bool) {
 	p.admission.recheck()
 	now := p.cfg.Now()
 	low := p.diskLow() != nil
-	s, ok := p.cfg.Driver.(driver.Statser)
-	grew := p.diskGrew()
+	busy, idle := []*life{}, []*life{}
 	for _, b := range p.all() {
 		b.mu.Lock()
 		l, deadline, end := b.life, b.deadline, b.end
@@ -36,7 +35,18 @@ func (p *Plane) watch() {
 				grace: p.cfg.StopGrace, cause: errStopped()})
 			continue
 		}
-		if busy := l.overdue(now); ok && l.lookDue(now, busy, grew, p.cfg.WatchInterval) && !l.work.spawn(func() { l.checkDisk(s, low) }) {
+		if l.overdue(now) {
+			busy = append(busy, l)
+		} else {
+			idle = append(idle, l)
+		}
+	}
+	s, ok := p.cfg.Driver.(driver.Statser)
+	if !ok {
+		return
+	}
+	for i, l := range append(busy, idle...) {
+		if l.lookDue(now, i < len(busy), grew, p.cfg.WatchInterval, len(busy)) && !l.work.spawn(func() { l.checkDisk(s, low) }) {
 			l.looked(0)
 		}
 	}
@@ -67,7 +77,11 @@ func (l *life) overdue(now time.Time) (busy bool) {
 // force ends a command from outside, for as long as it takes.
 func (l *life) force(pr *proc, reason sos.EndReason) {
 	l.work.spawn(func() {
-		l.cancelOnce(pr, reason, cancelGrace)
+		grace := cancelGrace
+		if reason == sos.EndDiskLimit { // it writes on as long as it lives
+			grace = time.Millisecond
+		}
+		l.cancelOnce(pr, reason, grace)
 		if l.ended(pr, cancelGrace+killMargin) {
 			return
 		}

@@ -164,7 +164,9 @@ func testDisk(r *rig) {
 		if got.Reason != sos.EndDiskLimit || got.Exited {
 			r.t.Errorf("%q gave %+v", q.Command, got)
 		}
-		if n := usage(filepath.Join(r.data, "sandboxes", b.id)); n > 16<<30 { // what is written within two looks
+		n := usage(filepath.Join(r.data, "sandboxes", b.id))
+		r.t.Logf("%d MiB were written", n>>20)
+		if n > 8<<30 { // what is written until it is seen and ended, on a busy machine
 			r.t.Errorf("%d MiB were written where 64 are allowed", n>>20)
 		}
 		b.sh("rm -rf /root/big /root/f*; echo $V", "kept", 0)
