@@ -109,21 +109,21 @@ func parallel(c, n int, f func() error) error {
 
 // memories measures several at once: what a sandbox alone on a host maps from the
 // files of its image would count as private to it.
+// memories lets some sandboxes live at once: what they map of the same files is
+// then private to none.
 func memories(ctx context.Context, t *table, peers []system) error {
-	const alive = 5
 	for _, p := range peers {
 		var ids []string
-		for range alive {
+		for range 8 {
 			id, err := p.start(ctx)
 			if err != nil {
 				return err
 			}
+			ids = append(ids, id)
 			if err := expect(ctx, p, id); err != nil {
 				return err
 			}
-			ids = append(ids, id)
 		}
-		time.Sleep(time.Second) // what a start leaves to be done later is part of it
 		for _, id := range ids {
 			n, err := p.memory(ctx, id)
 			if err != nil {
