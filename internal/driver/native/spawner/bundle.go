@@ -1,6 +1,7 @@
 package spawner
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -67,30 +68,33 @@ func startHolder(work func(func())) (*holder, error) {
 	return h, nil
 }
 
-// bundle waits for the child, gives its user namespace the range of ids, takes hold
-// of the namespaces, and lets the child go.
-func (h *holder) bundle(base uint32) (b *Bundle, err error) {
-	defer func() {
-		_ = unix.Close(h.park)
-		_ = unix.Close(h.ready)
-	}()
-	// The end of the pipe comes with the end of the child, which has a limit.
-	for n := 0; n != 1; {
-		switch n, err = unix.Read(h.ready, make([]byte, 1)); {
-		case err == unix.EINTR:
-		case err != nil:
-			return nil, fmt.Errorf("wait for the namespaces: %w", err)
-		case n == 0:
-			<-h.ended
-			return nil, fmt.Errorf("make namespaces: %w", h.err)
-		}
+// bundle gives the user namespace the range of ids, takes hold of the namespaces, and
+// lets the child go, once it is through.
+func (h *holder) bundle(base uint32) (*Bundle, error) {
+	b, err := h.take(base)
+	_ = unix.Close(h.park)
+	_ = unix.Close(h.ready)
+	if err == nil {
+		return b, nil
 	}
-	// The child waits for us and was not collected: the pid is its.
+	b.Close()
+	<-h.ended
+	if h.err != nil { // it knows better
+		err = h.err
+	}
+	return nil, fmt.Errorf("make namespaces: %w", err)
+}
+
+// take gives what it has got also with an error.
+func (h *holder) take(base uint32) (b *Bundle, err error) {
+	b = &Bundle{}
+	if err := h.await(); err != nil {
+		return b, err
+	}
 	proc := "/proc/" + strconv.Itoa(int(h.program.Result(slotPid)))
 	if err := mapIDs(proc, base); err != nil {
-		return nil, err
+		return b, err
 	}
-	b = &Bundle{}
 	for _, ns := range []struct {
 		name string
 		file **os.File
@@ -98,17 +102,36 @@ func (h *holder) bundle(base uint32) (b *Bundle, err error) {
 		path := proc + "/ns/" + ns.name
 		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			b.Close()
-			return nil, fmt.Errorf("open the %s namespace: %w", ns.name, err)
+			return b, fmt.Errorf("open the %s namespace: %w", ns.name, err)
 		}
 		*ns.file = os.NewFile(uintptr(fd), path)
 	}
+	if err := h.await(); err != nil {
+		return b, err
+	}
 	select {
-	case <-h.ended: // its patience ended first, and the pid may be another's
-		b.Close()
-		return nil, fmt.Errorf("make namespaces: %w", h.err)
+	case <-h.ended: // its patience ended first, and the pid may have become another's
+		return b, errHolderEnded
 	default:
 		return b, nil
+	}
+}
+
+var errHolderEnded = errors.New("the child ended")
+
+// await reads a word of the child: first that it is there, then that all is set.
+// Without one the end of the pipe comes with the end of the child, which has a limit.
+func (h *holder) await() error {
+	for {
+		n, err := unix.Read(h.ready, make([]byte, 1))
+		switch {
+		case n == 1:
+			return nil
+		case err == nil:
+			return errHolderEnded
+		case err != unix.EINTR:
+			return fmt.Errorf("wait for the child: %w", err)
+		}
 	}
 }
 
@@ -120,6 +143,9 @@ func holderProgram(park, say int) *sysprog.Program {
 	p := sysprog.New()
 	p.Files([]int{park, say})
 	p.Call("close other descriptors", unix.SYS_CLOSE_RANGE, 2, uintptr(^uint32(0)), 0)
+	// Its ids are mapped and its namespaces opened while it sets them up.
+	p.Call("get the pid", unix.SYS_GETPID).Save(slotPid)
+	p.Write("say that it is there", 1, "r")
 	// lo up. struct ifreq: a name of 16 bytes, then the flags.
 	req := make([]byte, 40)
 	copy(req, "lo")
@@ -136,7 +162,6 @@ func holderProgram(park, say int) *sysprog.Program {
 	p.Call("open ip_unprivileged_port_start", unix.SYS_OPENAT, sysprog.AtCWD,
 		p.Str("/proc/sys/net/ipv4/ip_unprivileged_port_start"), unix.O_WRONLY|unix.O_CLOEXEC, 0).Save(2).Ignore(unix.ENOENT)
 	p.Call("set ip_unprivileged_port_start", unix.SYS_WRITE, 0, p.Ptr([]byte("0")), 1).Use(0, 2).Then()
-	p.Call("get the pid", unix.SYS_GETPID).Save(slotPid)
 	p.Write("say ready", 1, "r")
 	p.Call("park", unix.SYS_READ, 0, p.Ptr(make([]byte, 1)), 1)
 	return p
