@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -230,7 +231,7 @@ func TestWatchdog(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	for _, opt := range []ForkOptions{{Timeout: 50 * time.Millisecond}, {Timeout: 50 * time.Millisecond, Pidfd: true}} {
+	for _, opt := range []ForkOptions{{Timeout: 500 * time.Millisecond}, {Timeout: 500 * time.Millisecond, Pidfd: true}} {
 		p := New()
 		buf := make([]byte, 1)
 		p.Call("wait for ever", unix.SYS_READ, r.Fd(), p.Ptr(buf), 1)
@@ -239,6 +240,55 @@ func TestWatchdog(t *testing.T) {
 		var step *StepError
 		if !errors.As(err, &step) || step.Step != "wait for ever" || step.Signal != syscall.SIGKILL {
 			t.Fatalf("%+v: %v", opt, err)
+		}
+	}
+}
+
+// A child that stays shares our memory: what it saved can be read while it lives, and
+// garbage is collected meanwhile.
+func TestStay(t *testing.T) {
+	for _, end := range []struct {
+		dir  string
+		want string
+	}{{"/", ""}, {"/nonexistent", "enter"}} {
+		park, said := make([]int, 2), make([]int, 2)
+		if err := errors.Join(unix.Pipe2(park, unix.O_CLOEXEC), unix.Pipe2(said, unix.O_CLOEXEC)); err != nil {
+			t.Fatal(err)
+		}
+		p := New()
+		p.Call("get the pid", unix.SYS_GETPID).Save(3)
+		p.Write("say", said[1], "x")
+		p.Call("park", unix.SYS_READ, uintptr(park[0]), p.Ptr(make([]byte, 1)), 1)
+		p.Call("enter", unix.SYS_CHDIR, p.Str(end.dir))
+		type result struct {
+			pid int
+			err error
+		}
+		ended := make(chan result, 1)
+		go func() {
+			pid, _, err := p.Fork(0, ForkOptions{Stay: true, Timeout: time.Minute})
+			ended <- result{pid, err}
+		}()
+		if n, err := unix.Read(said[0], make([]byte, 1)); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		pid := int(p.Result(3))
+		runtime.GC()
+		unix.Write(park[1], []byte("x"))
+		r := <-ended
+		p.Release()
+		for _, fd := range append(park, said...) {
+			unix.Close(fd)
+		}
+		if r.pid != pid || pid == os.Getpid() {
+			t.Errorf("pid %d, the child says %d", r.pid, pid)
+		}
+		var step *StepError
+		if errors.As(r.err, &step) != (end.want != "") || step != nil && step.Step != end.want {
+			t.Errorf("in %s: %v", end.dir, r.err)
+		}
+		if _, err := unix.Wait4(pid, nil, 0, nil); err != unix.ECHILD {
+			t.Errorf("the child was not collected: %v", err)
 		}
 	}
 }
