@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seaofsimulation/sos"
 	"github.com/seaofsimulation/sos/internal/guest"
@@ -18,6 +19,7 @@ type session struct {
 	send   chan struct{} // one token: commands reach the guest in the order of their numbers
 	opened chan struct{} // closed when the shell has answered, or has not
 	err    error         // why it has not; set before opened
+	wanted chan struct{} // holds a token once somebody waits for it; buffered 1
 	gone   bool          // the shell has ended, or never was
 	queue  []*proc       // accepted and not ended, in order
 }
@@ -43,7 +45,11 @@ func (s *session) view() sos.Session {
 
 // open gives the session of a name, and begins to start its shell when there is
 // none or it has ended: callers who come at once get the same one.
-func (l *life) open(name string) (*session, error) {
+func (l *life) open(name string) (*session, error) { return l.openWithin(name, 0) }
+
+// openWithin is open that lets the shell wait until somebody wants it, but no longer
+// than d.
+func (l *life) openWithin(name string, d time.Duration) (*session, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closing != nil {
@@ -61,9 +67,9 @@ func (l *life) open(name string) (*session, error) {
 	if alive >= maxSessions {
 		return nil, &sos.Error{Code: sos.CodeUnavailable, Message: fmt.Sprintf("the sandbox has %d sessions, which is the most", alive), Fix: "remove one first"}
 	}
-	s := &session{life: l, send: make(chan struct{}, 1), opened: make(chan struct{}),
+	s := &session{life: l, send: make(chan struct{}, 1), opened: make(chan struct{}), wanted: make(chan struct{}, 1),
 		s: sos.Session{Name: name, Sandbox: l.b.id, Status: sessionRunning, CreatedAt: l.p.cfg.Now()}}
-	if !l.work.spawn(s.begin) {
+	if !l.work.spawn(func() { s.begin(d) }) {
 		return nil, errStopped()
 	}
 	l.sessions[name] = s
@@ -76,10 +82,19 @@ const (
 	sessionExited  = "exited"
 )
 
-// begin starts the shell.
-func (s *session) begin() {
+// begin starts the shell, after d at the latest.
+func (s *session) begin(d time.Duration) {
 	defer close(s.opened)
 	l := s.life
+	if d > 0 {
+		late := time.NewTimer(d)
+		defer late.Stop()
+		select {
+		case <-s.wanted:
+		case <-late.C:
+		case <-l.ctx.Done():
+		}
+	}
 	ctx, cancel := context.WithTimeout(l.ctx, stepTimeout) // start files may take their time
 	defer cancel()
 	l.mu.Lock()
@@ -117,6 +132,10 @@ func openError(err error) error {
 
 // wait blocks until the shell has answered.
 func (s *session) wait(ctx context.Context) error {
+	select {
+	case s.wanted <- struct{}{}:
+	default:
+	}
 	select {
 	case <-s.opened:
 		return s.err

@@ -298,12 +298,16 @@ func (p *Plane) declareStarted(ctx context.Context, b *box, l *life, img sos.Ima
 		b.deadline = now.Add(timeout)
 	}
 	b.mu.Unlock()
-	// Its shell starts while the caller reads the answer.
-	if _, err := l.open(sos.DefaultSession); err != nil {
+	if _, err := l.openWithin(sos.DefaultSession, defaultDelay); err != nil {
 		p.cfg.Log.Warn("the default session does not open", "sandbox", b.id, "err", err)
 	}
 	return nil
 }
+
+// defaultDelay is how long the shell of a new sandbox's default session may wait for
+// somebody who wants it: a standalone command that comes at once does not share the
+// processors with a shell that starts, and a short life does without one.
+const defaultDelay = 50 * time.Millisecond
 
 func (p *Plane) lifetime(s sos.SandboxSpec) time.Duration {
 	if s.Timeout > 0 {
