@@ -18,6 +18,9 @@ const (
 	// killTime bounds the rounds of KILL: an answer comes within timeout, grace and
 	// a second.
 	killTime = 800 * time.Millisecond
+	// huntTime bounds the rounds that go on after the answer, where the machine was
+	// too busy, or the command too quick, for those before it.
+	huntTime = time.Minute
 )
 
 // terminate ends everything that a command started: TERM, grace, KILL. False: the
@@ -93,6 +96,18 @@ func (p *process) killTree() {
 		case <-p.child.done:
 			time.Sleep(time.Millisecond) // the others have no channel
 		case <-time.After(min(time.Duration(round+1)*time.Millisecond, 10*time.Millisecond)):
+		}
+	}
+	go p.hunt()
+}
+
+// hunt goes on killing what is left of a command that was to be gone by now. It
+// ends when nothing was left for three rounds, or with huntTime.
+func (p *process) hunt() {
+	for quiet, begun := 0, time.Now(); quiet < 3 && time.Since(begun) < huntTime; time.Sleep(10 * time.Millisecond) {
+		quiet++
+		if p.killRound(3) > 0 { // from the third round on they are stopped first
+			quiet = 0
 		}
 	}
 }
