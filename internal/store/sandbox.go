@@ -97,10 +97,11 @@ func (db *DB) editSandbox(ctx context.Context, id string, durable bool, fn func(
 	return s, err
 }
 
-// DeleteSandbox deletes a sandbox with its sessions and processes. Durable on
-// return; no error when there is none.
+// DeleteSandbox deletes a sandbox with its sessions and processes; no error when
+// there is none. It is not synced: that the sandbox is to go was recorded durably
+// before, and the deletion is done again when it was lost.
 func (db *DB) DeleteSandbox(ctx context.Context, id string) error {
-	return db.submit(ctx, true, func(ctx context.Context, tx *sql.Tx) error {
+	return db.submit(ctx, false, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM sandboxes WHERE id = ?`, id)
 		return err
 	})
