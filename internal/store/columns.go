@@ -9,21 +9,33 @@ import (
 	"time"
 )
 
-// statements are prepared once, on the writer's connection.
-type statements struct {
-	putProcess *sql.Stmt
-}
+// statements are those that a command or the life of a sandbox needs, prepared
+// once on the writer's connection.
+type statements map[string]*sql.Stmt
 
-func (s *statements) prepare(ctx context.Context, h *sql.DB) (err error) {
-	s.putProcess, err = h.PrepareContext(ctx, putProcess)
-	return err
-}
-
-func (s *statements) close() error {
-	if s.putProcess == nil {
-		return nil
+func (s *statements) prepare(ctx context.Context, h *sql.DB) error {
+	*s = statements{}
+	for _, text := range []string{putProcess, insertSandbox, selectSandbox, updateSandbox, deleteSandbox} {
+		stmt, err := h.PrepareContext(ctx, text)
+		if err != nil {
+			return err
+		}
+		(*s)[text] = stmt
 	}
-	return s.putProcess.Close()
+	return nil
+}
+
+func (s statements) close() error {
+	var errs []error
+	for _, stmt := range s {
+		errs = append(errs, stmt.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// in gives a statement for use in a transaction.
+func (s statements) in(ctx context.Context, tx *sql.Tx, text string) *sql.Stmt {
+	return tx.StmtContext(ctx, s[text])
 }
 
 // row is what *sql.Row and *sql.Rows share.

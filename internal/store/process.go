@@ -35,7 +35,7 @@ func (db *DB) PutProcess(ctx context.Context, p sos.Process) error {
 		return err
 	}
 	err = db.submit(ctx, false, func(ctx context.Context, tx *sql.Tx) error {
-		res, err := tx.StmtContext(ctx, db.stmts.putProcess).ExecContext(ctx,
+		res, err := db.stmts.in(ctx, tx, putProcess).ExecContext(ctx,
 			p.ID, p.Sandbox, p.Seq, p.Kind, p.Session, p.Command, argv, p.Status,
 			toNanos(p.CreatedAt), toNanosPtr(p.StartedAt), toNanosPtr(p.EndedAt), int64(p.SinceStart),
 			p.ExitCode, p.Signal, p.Reason, p.Message, p.OOMKilled, p.ShellEnded, p.Survivors, p.SessionRestarted, output)

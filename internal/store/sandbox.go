@@ -16,6 +16,20 @@ import (
 const sandboxColumns = `id, seq, spec, desired, status, reason, message, image_digest,
 	created_at, started_at, stopped_at, expires_at, session_command_count, last_standalone_exit_code`
 
+const (
+	insertSandbox = `INSERT INTO sandboxes (id, seq, name, spec, desired, status, reason, message, image_digest,
+	created_at, started_at, stopped_at, expires_at, session_command_count, last_standalone_exit_code)
+	VALUES (?, (SELECT coalesce(max(seq), 0) + 1 FROM sandboxes), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`
+
+	selectSandbox = `SELECT ` + sandboxColumns + ` FROM sandboxes WHERE id = ?`
+
+	updateSandbox = `UPDATE sandboxes SET name = ?, spec = ?, desired = ?, status = ?, reason = ?, message = ?,
+	image_digest = ?, started_at = ?, stopped_at = ?, expires_at = ?, session_command_count = ?,
+	last_standalone_exit_code = ? WHERE id = ?`
+
+	deleteSandbox = `DELETE FROM sandboxes WHERE id = ?`
+)
+
 // InsertSandbox records a new sandbox and gives it its Seq. Durable on return.
 // sos.CodeConflict when its id or name is taken.
 func (db *DB) InsertSandbox(ctx context.Context, s sos.Sandbox) (sos.Sandbox, error) {
@@ -25,9 +39,7 @@ func (db *DB) InsertSandbox(ctx context.Context, s sos.Sandbox) (sos.Sandbox, er
 	}
 	var seq int64 // of its own: when ctx ends first the writer still fills it
 	err = db.submit(ctx, true, func(ctx context.Context, tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, `INSERT INTO sandboxes (id, seq, name, spec, desired, status, reason, message, image_digest,
-			created_at, started_at, stopped_at, expires_at, session_command_count, last_standalone_exit_code)
-			VALUES (?, (SELECT coalesce(max(seq), 0) + 1 FROM sandboxes), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
+		return db.stmts.in(ctx, tx, insertSandbox).QueryRowContext(ctx,
 			s.ID, nullable(s.Name), string(spec), s.Desired, s.Status, s.Reason, s.Message, s.ImageDigest,
 			toNanos(s.CreatedAt), toNanosPtr(s.StartedAt), toNanosPtr(s.StoppedAt), toNanosPtr(s.ExpiresAt),
 			s.SessionCommandCount, s.LastStandaloneExitCode).Scan(&seq)
@@ -65,7 +77,7 @@ func (db *DB) TouchSandbox(ctx context.Context, id string, fn func(*sos.Sandbox)
 func (db *DB) editSandbox(ctx context.Context, id string, durable bool, fn func(*sos.Sandbox) error) (sos.Sandbox, error) {
 	edited := make(chan sos.Sandbox, 2) // when ctx ends first the writer still sends, twice at most
 	err := db.submit(ctx, durable, func(ctx context.Context, tx *sql.Tx) error {
-		s, err := scanSandbox(tx.QueryRowContext(ctx, `SELECT `+sandboxColumns+` FROM sandboxes WHERE id = ?`, id))
+		s, err := scanSandbox(db.stmts.in(ctx, tx, selectSandbox).QueryRowContext(ctx, id))
 		if errors.Is(err, sql.ErrNoRows) {
 			return sos.Errorf(sos.CodeNotFound, "Sandbox %s not found", id)
 		}
@@ -79,9 +91,7 @@ func (db *DB) editSandbox(ctx context.Context, id string, durable bool, fn func(
 		if err != nil {
 			return fmt.Errorf("store: sandbox %s: %w", id, err)
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE sandboxes SET name = ?, spec = ?, desired = ?, status = ?, reason = ?, message = ?,
-			image_digest = ?, started_at = ?, stopped_at = ?, expires_at = ?, session_command_count = ?,
-			last_standalone_exit_code = ? WHERE id = ?`,
+		_, err = db.stmts.in(ctx, tx, updateSandbox).ExecContext(ctx,
 			nullable(s.Name), string(spec), s.Desired, s.Status, s.Reason, s.Message, s.ImageDigest,
 			toNanosPtr(s.StartedAt), toNanosPtr(s.StoppedAt), toNanosPtr(s.ExpiresAt), s.SessionCommandCount,
 			s.LastStandaloneExitCode, id)
@@ -102,7 +112,7 @@ func (db *DB) editSandbox(ctx context.Context, id string, durable bool, fn func(
 // before, and the deletion is done again when it was lost.
 func (db *DB) DeleteSandbox(ctx context.Context, id string) error {
 	return db.submit(ctx, false, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `DELETE FROM sandboxes WHERE id = ?`, id)
+		_, err := db.stmts.in(ctx, tx, deleteSandbox).ExecContext(ctx, id)
 		return err
 	})
 }
