@@ -113,7 +113,7 @@ func (f *facts) environ(more map[string]string) []string {
 }
 
 // runStandalone starts a command in a shell of its own and returns when it is
-// recorded and the guest has it.
+// recorded and on its way to the guest.
 func (l *life) runStandalone(ctx context.Context, r sos.ExecRequest, timeout time.Duration) (*proc, error) {
 	if l.facts.shell == "" {
 		return nil, &sos.Error{Code: sos.CodeUnsupported, Message: "the image has neither /bin/bash nor /bin/sh", Fix: "use an image with a shell"}
@@ -134,7 +134,7 @@ func (l *life) runStandalone(ctx context.Context, r sos.ExecRequest, timeout tim
 	if err != nil {
 		return nil, err
 	}
-	return pr, l.launch(ctx, pr, func() {}, func(ctx context.Context) error { return l.guest.Start(ctx, cmd) })
+	return pr, l.launch(pr, func(then func(error)) error { return l.guest.BeginStart(cmd, then) })
 }
 
 // takeSlot waits for a place among the living processes of the sandbox.
@@ -170,7 +170,7 @@ func (l *life) takeSlot(ctx context.Context) error {
 }
 
 // runSession gives a command to its session and returns when it is recorded and
-// the guest has it.
+// on its way to the guest.
 func (l *life) runSession(ctx context.Context, r sos.ExecRequest, timeout time.Duration) (*proc, error) {
 	s, err := l.sessionFor(ctx, r.Session)
 	if err != nil {
@@ -179,9 +179,9 @@ func (l *life) runSession(ctx context.Context, r sos.ExecRequest, timeout time.D
 	return l.submit(ctx, s, sos.KindSession, r, timeout)
 }
 
-// submit queues a command in an open session. From the number it gets to its
-// arrival at the guest no other command of the session comes between, so that
-// the trajectory is in the order of execution.
+// submit queues a command in an open session. Between the number it gets and its
+// sending no other command of the session comes, so that the trajectory is in the
+// order of execution.
 func (l *life) submit(ctx context.Context, s *session, kind sos.ProcessKind, r sos.ExecRequest, timeout time.Duration) (*proc, error) {
 	select {
 	case s.send <- struct{}{}:
@@ -190,8 +190,7 @@ func (l *life) submit(ctx context.Context, s *session, kind sos.ProcessKind, r s
 	case <-l.ctx.Done():
 		return nil, l.failed(l.ctx.Err())
 	}
-	free := func() { <-s.send } // until the launch has it
-	defer func() { free() }()
+	defer func() { <-s.send }()
 	l.mu.Lock()
 	queued, ended := len(s.queue), s.gone
 	l.mu.Unlock()
@@ -207,8 +206,7 @@ func (l *life) submit(ctx context.Context, s *session, kind sos.ProcessKind, r s
 		return nil, err
 	}
 	cmd := guest.SessionCommand{ID: id, Session: s.s.Name, Text: r.Command, Env: r.Env, Cwd: r.Cwd, Stdin: r.Stdin, Timeout: timeout}
-	free = func() {}
-	return pr, l.launch(ctx, pr, func() { <-s.send }, func(ctx context.Context) error { return l.guest.RunSession(ctx, cmd) })
+	return pr, l.launch(pr, func(then func(error)) error { return l.guest.BeginSession(cmd, then) })
 }
 
 // accept makes the process known, with a record for its output.
@@ -242,41 +240,30 @@ func (l *life) accept(kind sos.ProcessKind, id string, seq int64, command string
 	return pr, nil
 }
 
-// launch notes the process and tells the guest of it, and returns when both are
-// done, or when ctx is: then it goes on. after is called when both are done.
-func (l *life) launch(ctx context.Context, pr *proc, after func(), tell func(context.Context) error) error {
+// launch notes the process and sends it to the guest; the guest's answer is not
+// waited for. What the guest refuses ends with the reason, and whoever waits for the
+// process hears it then: an answer that says yes would only wake somebody who has
+// to wait further.
+func (l *life) launch(pr *proc, send func(then func(error)) error) error {
 	l.mu.Lock()
 	p := pr.p
 	l.mu.Unlock()
 	if err := pr.note(p); err != nil { // nothing runs without a record
-		after()
 		return l.refuse(pr, internal("record a process of", l.b.id, err))
 	}
-	done := make(chan error, 1)
-	if !l.work.spawn(func() {
-		defer after()
-		done <- l.settleLaunch(pr, tell)
-	}) {
-		after()
-		return l.refuse(pr, l.failed(context.Cause(l.ctx)))
+	err := send(func(err error) {
+		if err != nil {
+			l.work.spawn(func() { l.refused(pr, err) }) // else the life is over, and ends it
+		}
+	})
+	if err != nil {
+		return l.refused(pr, err)
 	}
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return gone(ctx)
-	}
+	return nil
 }
 
-// settleLaunch tells the guest and sees to it that the process has an end if the
-// guest did not take it.
-func (l *life) settleLaunch(pr *proc, tell func(context.Context) error) error {
-	ctx, cancel := l.call()
-	defer cancel()
-	err := tell(ctx)
-	if err == nil {
-		return nil
-	}
+// refused ends a process with the guest's reason not to take it.
+func (l *life) refused(pr *proc, err error) error {
 	if sos.ErrorCode(err) == sos.CodeSessionExited && pr.session != nil {
 		l.sessionEnded(pr.session, nil)
 		return l.refuse(pr, errSessionExited())

@@ -68,7 +68,7 @@ func (l *life) setupPlain(ctx context.Context, commands []string) error {
 	}
 	cmd := guest.Command{ID: id, Argv: append([]string{l.facts.shell, "-c", plainSetup, "sh"}, commands...), Env: l.facts.environ(nil),
 		Cwd: l.facts.workdir, User: l.facts.user, Timeout: l.p.cfg.ExecTimeout}
-	if err := l.launch(ctx, pr, func() {}, func(ctx context.Context) error { return l.guest.Start(ctx, cmd) }); err != nil {
+	if err := l.launch(pr, func(then func(error)) error { return l.guest.BeginStart(cmd, then) }); err != nil {
 		return err
 	}
 	var out strings.Builder

@@ -16,17 +16,32 @@ import (
 // sos.CodeUnavailable or sos.CodeCanceled it may run all the same: its events go
 // to the Sink if so.
 func (c *Client) Start(ctx context.Context, cmd guest.Command) error {
+	if err := checkStart(cmd); err != nil {
+		return err
+	}
+	_, err := c.do(ctx, "start a command", &wire.Start{Command: cmd}, cmd.ID)
+	return err
+}
+
+// BeginStart is Start that does not wait for the guest's answer: then gets it, nil
+// or an error, exactly once unless BeginStart itself fails. It is called from a
+// goroutine of the client and must return at once. The request is on its way, in
+// the order of the calls, when BeginStart returns.
+func (c *Client) BeginStart(cmd guest.Command, then func(error)) error {
+	if err := checkStart(cmd); err != nil {
+		return err
+	}
+	return c.begin("start a command", &wire.Start{Command: cmd}, cmd.ID, then)
+}
+
+func checkStart(cmd guest.Command) error {
 	size := len(cmd.Cwd) + len(cmd.Stdin)
 	for _, list := range [][]string{cmd.Argv, cmd.Env} {
 		for _, s := range list {
 			size += len(s) + 8
 		}
 	}
-	if err := checkRequest(cmd.ID, cmd.User, size, len(cmd.Argv)+len(cmd.Env), len(cmd.Stdin)); err != nil {
-		return err
-	}
-	_, err := c.do(ctx, "start a command", &wire.Start{Command: cmd}, cmd.ID)
-	return err
+	return checkRequest(cmd.ID, cmd.User, size, len(cmd.Argv)+len(cmd.Env), len(cmd.Stdin))
 }
 
 // OpenSession starts a bash unless the session runs already, and returns its pid
@@ -47,15 +62,27 @@ func (c *Client) OpenSession(ctx context.Context, s guest.SessionSpec) (pid int,
 // RunSession queues a text for a session. Nil: accepted, events follow as with
 // Start. sos.CodeSessionExited: the shell is gone.
 func (c *Client) RunSession(ctx context.Context, cmd guest.SessionCommand) error {
-	size := len(cmd.Text) + len(cmd.Cwd) + len(cmd.Stdin)
-	for k, v := range cmd.Env {
-		size += len(k) + len(v) + 9
-	}
-	if err := checkRequest(cmd.ID, cmd.Session, size, len(cmd.Env), max(len(cmd.Stdin), len(cmd.Text))); err != nil {
+	if err := checkRunSession(cmd); err != nil {
 		return err
 	}
 	_, err := c.do(ctx, "run a session command", &wire.RunSession{SessionCommand: cmd}, cmd.ID)
 	return err
+}
+
+// BeginSession is to RunSession what BeginStart is to Start.
+func (c *Client) BeginSession(cmd guest.SessionCommand, then func(error)) error {
+	if err := checkRunSession(cmd); err != nil {
+		return err
+	}
+	return c.begin("run a session command", &wire.RunSession{SessionCommand: cmd}, cmd.ID, then)
+}
+
+func checkRunSession(cmd guest.SessionCommand) error {
+	size := len(cmd.Text) + len(cmd.Cwd) + len(cmd.Stdin)
+	for k, v := range cmd.Env {
+		size += len(k) + len(v) + 9
+	}
+	return checkRequest(cmd.ID, cmd.Session, size, len(cmd.Env), max(len(cmd.Stdin), len(cmd.Text)))
 }
 
 // Interrupt cancels what the session runs now: it ends with sos.EndCancelled. Nil

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/seaofsimulation/sos"
 	"github.com/seaofsimulation/sos/internal/guest/wire"
@@ -17,12 +18,33 @@ type call struct {
 	done  chan struct{}
 	value int64
 	err   error
+
+	then  func(error) // called with the answer, where nobody waits for done; may be nil
+	timer *time.Timer // takes the call out when no answer came; with then only
 }
 
 // finish is called once: by whoever took the call out of the table.
 func (k *call) finish(value int64, err error) {
 	k.value, k.err = value, err
 	close(k.done)
+	if k.then != nil {
+		k.timer.Stop()
+		k.then(err)
+	}
+}
+
+// begin makes a call and returns once it is on its way. Then is called once, with
+// what came of it, from a goroutine that must not be held up.
+func (c *Client) begin(what string, msg wire.Message, proc string, then func(error)) error {
+	_, err := c.register(msg, proc, func(k *call) {
+		k.then = then
+		k.timer = time.AfterFunc(callTimeout, func() {
+			if c.take(k.id) != nil {
+				k.finish(0, noAnswer(what, context.DeadlineExceeded))
+			}
+		})
+	})
+	return err
 }
 
 // do makes a call and waits for its answer.
@@ -32,7 +54,7 @@ func (c *Client) do(ctx context.Context, what string, msg wire.Message, proc str
 		ctx, cancel = context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 	}
-	k, err := c.register(msg, proc)
+	k, err := c.register(msg, proc, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -48,7 +70,7 @@ func (c *Client) do(ctx context.Context, what string, msg wire.Message, proc str
 	return 0, ended(ctx, what)
 }
 
-func (c *Client) register(msg wire.Message, proc string) (*call, error) {
+func (c *Client) register(msg wire.Message, proc string, prepare func(*call)) (*call, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
@@ -56,7 +78,13 @@ func (c *Client) register(msg wire.Message, proc string) (*call, error) {
 	}
 	c.lastCall++
 	k := &call{id: c.lastCall, msg: msg, proc: proc, done: make(chan struct{})}
+	if prepare != nil {
+		prepare(k)
+	}
 	if c.link != nil && !c.link.send(k.id, msg) {
+		if k.timer != nil {
+			k.timer.Stop()
+		}
 		return nil, &sos.Error{Code: sos.CodeUnavailable, Message: "the sandbox takes no more requests now"}
 	}
 	c.calls[k.id] = k
@@ -80,5 +108,9 @@ func ended(ctx context.Context, what string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return &sos.Error{Code: sos.CodeCanceled, Message: "canceled while waiting for the sandbox to " + what, Cause: ctx.Err()}
 	}
-	return &sos.Error{Code: sos.CodeUnavailable, Message: "the sandbox did not answer in time when asked to " + what, Cause: ctx.Err()}
+	return noAnswer(what, ctx.Err())
+}
+
+func noAnswer(what string, cause error) error {
+	return &sos.Error{Code: sos.CodeUnavailable, Message: "the sandbox did not answer in time when asked to " + what, Cause: cause}
 }
