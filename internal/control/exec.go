@@ -253,7 +253,7 @@ func (l *life) launch(pr *proc, send func(then func(error)) error) error {
 	}
 	err := send(func(err error) {
 		if err != nil {
-			l.work.spawn(func() { l.refused(pr, err) }) // else the life is over, and ends it
+			l.work.spawn(func() { _ = l.refused(pr, err) }) // else the life is over, and ends it
 		}
 	})
 	if err != nil {
