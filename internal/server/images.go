@@ -68,6 +68,10 @@ func (s *Server) pullImage(w http.ResponseWriter, r *http.Request) error {
 
 // importImage streams the body into the image store; no limit of size applies.
 func (s *Server) importImage(w http.ResponseWriter, r *http.Request) error {
+	// An archive is refused without reading it to its end, and with progress the
+	// answer has begun by then: the client has to know beforehand that the connection
+	// ends with it, or its next request meets a closed one.
+	w.Header().Set("Connection", "close")
 	name := r.URL.Query().Get("name")
 	rc := http.NewResponseController(w)
 	body := &patientReader{r: r.Body, rc: rc}
