@@ -150,7 +150,7 @@ func dropTree(ctx context.Context, instance string) error {
 func (d *Driver) sealAll() (kept int, err error) {
 	ids, err := idsIn(d.dirs.sandboxes())
 	if err != nil || len(ids) == 0 {
-		return 0, err
+		return 0, errors.Join(err, d.ids.sweep())
 	}
 	if err := syncFilesystem(d.dirs.sandboxes()); err != nil {
 		return 0, fmt.Errorf("down: sync the files: %w", err)
@@ -165,7 +165,7 @@ func (d *Driver) sealAll() (kept int, err error) {
 			errs = append(errs, d.ids.release(id, rec.IDBase))
 		}
 	}
-	return kept, errors.Join(errs...)
+	return kept, errors.Join(errors.Join(errs...), d.ids.sweep())
 }
 
 // lockData takes the lock of a data directory, or says that a server has it.

@@ -112,6 +112,32 @@ func (t idTable) release(id string, base uint32) error {
 	return os.Remove(path)
 }
 
+// sweep gives back what this instance claimed for sandboxes whose files are gone: a
+// server that is killed between a claim and its record leaves one. Nothing may be
+// starting.
+func (t idTable) sweep() error {
+	unlock, err := t.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	links, err := os.ReadDir(t.dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, l := range links {
+		r, err := strconv.Atoi(l.Name())
+		if err != nil {
+			continue
+		}
+		if holder, err := os.Readlink(t.path(r)); err == nil && filepath.Dir(holder) == t.owner && !holderLives(holder, idBase(r)) {
+			errs = append(errs, os.Remove(t.path(r)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // claim makes the link, or takes over one whose owner has no such sandbox any
 // more. The lock is held.
 func (t idTable) claim(r int, id string) error {

@@ -136,3 +136,36 @@ func TestReservedIDsAreLeftOut(t *testing.T) {
 		}
 	}
 }
+
+// TestSweptClaims: a claim whose sandbox never got files goes; those of sandboxes
+// that have some, and of other instances, stay.
+func TestSweptClaims(t *testing.T) {
+	dir := t.TempDir()
+	a := idTable{dir: filepath.Join(dir, "ids"), owner: filepath.Join(dir, "a")}
+	b := idTable{dir: a.dir, owner: filepath.Join(dir, "b")}
+	if err := os.MkdirAll(a.holder("sb-files"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{}
+	for _, c := range []struct {
+		t    idTable
+		id   string
+		stay bool
+	}{{a, "sb-files", true}, {a, "sb-gone", false}, {b, "sb-foreign", true}} {
+		base, err := c.t.allocate(c.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[a.path(rangeOf(base))] = c.stay
+	}
+	for range 2 {
+		if err := a.sweep(); err != nil {
+			t.Fatal(err)
+		}
+		for path, stay := range want {
+			if _, err := os.Lstat(path); (err == nil) != stay {
+				t.Errorf("%s: %v, want it to stay: %v", path, err, stay)
+			}
+		}
+	}
+}

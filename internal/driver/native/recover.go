@@ -21,7 +21,8 @@ const recoverAtOnce = 16
 //   - a run that ended meanwhile: how is kept with its files;
 //   - a run whose files are gone, which a removal left half-way: it is ended;
 //   - a state directory without files, which a start left half-way: it goes;
-//   - cgroups that nobody owns: what is in them is killed.
+//   - cgroups that nobody owns: what is in them is killed;
+//   - claims of id ranges that no files need.
 //
 // Nothing of another instance is looked at.
 func (d *Driver) recover(ctx context.Context) error {
@@ -53,7 +54,7 @@ func (d *Driver) recover(ctx context.Context) error {
 			return nil
 		})
 	}
-	return g.Wait()
+	return errors.Join(g.Wait(), d.ids.sweep())
 }
 
 func (d *Driver) recoverOne(ctx context.Context, id string) error {
