@@ -170,10 +170,12 @@ func (t *tree) alive() (list []stat) {
 		}
 	}
 	for _, pid := range children(syscall.Getpid()) {
-		if t.ours(pid) || visited[pid] {
+		if visited[pid] {
 			continue
 		}
-		if s, ok := readStat(pid); ok && t.sessions[s.session] {
+		// What the guest starts itself leads a session of its own; a number in its
+		// books alone may be an old one.
+		if s, ok := readStat(pid); ok && t.sessions[s.session] && !(s.session == pid && t.ours(pid)) {
 			visit(pid)
 		}
 	}
