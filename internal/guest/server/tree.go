@@ -170,12 +170,10 @@ func (t *tree) alive() (list []stat) {
 		}
 	}
 	for _, pid := range children(syscall.Getpid()) {
-		if visited[pid] {
+		if t.ours(pid) || visited[pid] {
 			continue
 		}
-		// What the guest starts itself leads a session of its own; a number in its
-		// books alone may be an old one.
-		if s, ok := readStat(pid); ok && t.sessions[s.session] && !(s.session == pid && t.ours(pid)) {
+		if s, ok := readStat(pid); ok && t.sessions[s.session] {
 			visit(pid)
 		}
 	}
