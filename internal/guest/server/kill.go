@@ -98,15 +98,19 @@ func (p *process) killTree() {
 		case <-time.After(min(time.Duration(round+1)*time.Millisecond, 10*time.Millisecond)):
 		}
 	}
+	// Where rounds take long it was only stopped so far, and would stand there for ever.
+	r.signal(p.child, syscall.SIGKILL, false)
 	go p.hunt()
 }
 
-// hunt goes on killing what is left of a command that was to be gone by now. It
-// ends when nothing was left for three rounds, or with huntTime.
+// hunt goes on killing what is left of a command that was to be gone by now, the
+// command too. It ends when nothing was left for three rounds, or with huntTime.
 func (p *process) hunt() {
+	r := p.g.reap
 	for quiet, begun := 0, time.Now(); quiet < 3 && time.Since(begun) < huntTime; time.Sleep(10 * time.Millisecond) {
 		quiet++
-		if p.killRound(3) > 0 { // from the third round on they are stopped first
+		left := p.killRound(3) // from the third round on they are stopped first
+		if r.signal(p.child, syscall.SIGKILL, false) || left > 0 {
 			quiet = 0
 		}
 	}
